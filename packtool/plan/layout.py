@@ -1,0 +1,89 @@
+"""The plan's result, and what can be done to it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from packtool.errors import UsageError
+
+__all__ = ["Layout", "checked_lengths", "lower_bound", "random_order", "shuffle_packs", "take_packs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Pieces in the order in which they will lie on disk: by pack, then by place in the pack.
+
+        sample  [2, 0, 1, 3]     pieces of samples 2, 0, 1 and 3
+        start   [0, 0, 0, 0]     each from its first token
+        length  [5, 2, 4, 3]     tokens of each
+        pack    [0, 0, 1, 1]     two packs: 5+2 and 4+3
+
+    Attributes:
+        sample, start, length, pack: [pieces] int64; `pack` never falls and leaves no number out.
+        num_packs: how many packs there are.
+    """
+
+    sample: NDArray[np.int64]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    pack: NDArray[np.int64]
+    num_packs: int
+
+    def pack_offsets(self) -> NDArray[np.int64]:
+        """[packs + 1]: pack i has the pieces offsets[i]..offsets[i + 1]."""
+        offsets = np.zeros(self.num_packs + 1, np.int64)
+        np.cumsum(np.bincount(self.pack, minlength=self.num_packs), out=offsets[1:])
+        return offsets
+
+
+def checked_lengths(lengths: ArrayLike, max_seq_len: int) -> NDArray[np.int64]:
+    """`lengths` as int64, after checking that every sample fits into a pack.
+
+    Raises:
+        UsageError: a length is below 1 or above `max_seq_len`.
+    """
+    array = np.asarray(lengths, np.int64).reshape(-1)
+    if max_seq_len < 1:
+        raise UsageError(f"`max_seq_len` is {max_seq_len}, expected at least 1")
+    if array.size and (int(array.min()) < 1 or int(array.max()) > max_seq_len):
+        at = int(np.flatnonzero((array < 1) | (array > max_seq_len))[0])
+        raise UsageError(
+            f"sample {at} has {int(array[at])} tokens, expected 1 to {max_seq_len}",
+            hint="apply `limit_lengths` first: it truncates, drops or splits what is too long",
+        )
+    return array
+
+
+def lower_bound(lengths: ArrayLike, max_seq_len: int) -> int:
+    """ceil(tokens / max_seq_len): no packing can have fewer packs."""
+    return -(-int(np.asarray(lengths, np.int64).sum()) // max_seq_len)
+
+
+def random_order(count: int, seed: int) -> NDArray[np.int64]:
+    """A permutation of 0..count - 1 that numpy promises to be the same for ever.
+
+    numpy keeps the raw stream of PCG64 stable between versions, but not `permutation()`; so this sorts raw output.
+    """
+    return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable").astype(np.int64)
+
+
+def shuffle_packs(layout: Layout, seed: int) -> Layout:
+    """The same packs in an order drawn with `seed`; pieces keep their places inside a pack."""
+    return take_packs(layout, random_order(layout.num_packs, seed))
+
+
+def take_packs(layout: Layout, packs: NDArray[np.int64]) -> Layout:
+    """The packs named by `packs`, in that order; the rest is left out."""
+    offsets = layout.pack_offsets()
+    counts = (offsets[1:] - offsets[:-1])[packs]
+    total = int(counts.sum())
+    first_of_pack = np.cumsum(counts) - counts
+    pieces = np.repeat(offsets[:-1][packs] - first_of_pack, counts) + np.arange(total, dtype=np.int64)
+    return Layout(
+        sample=layout.sample[pieces],
+        start=layout.start[pieces],
+        length=layout.length[pieces],
+        pack=np.repeat(np.arange(len(packs), dtype=np.int64), counts),
+        num_packs=len(packs),
+    )
