@@ -1,0 +1,6 @@
+"""Chat templates: conversations to text with trained spans."""
+
+from packtool.render.chat.calibrate import UNPROTECTED_MARKS
+from packtool.render.chat.template import ChatTemplate, ChatText
+
+__all__ = ["UNPROTECTED_MARKS", "ChatTemplate", "ChatText"]

@@ -1,0 +1,222 @@
+"""One rendering of a chat template with the origin of every character.
+
+    run(template, variables, messages)  ->  Trace: text, who wrote which range, where each message's loop step lies
+
+A step is what a `for` over messages printed while it was at one message. The pieces that the compiled template
+yields, joined, are the rendering; one pass over their parts gives the ranges.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import Template
+
+from packtool.render.chat.provenance import TEMPLATE, UNKNOWN, Mark, Traced, data, written
+from packtool.render.rendered import Span
+
+__all__ = ["ROLE_WORDS", "Trace", "UnprovenError", "constant", "record_messages", "record_tools", "run", "turn_step"]
+
+ROLE_WORDS = frozenset(
+    {"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "observation", "environment"}
+)
+"""Roles that count as the template's words: `'<|' + role + '|>'` writes a control token for these, for no other."""
+
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+
+
+class UnprovenError(Exception):
+    """The trace does not show what must be shown; the text says what, without record content."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """A rendering.
+
+    Attributes:
+        text: what the template rendered.
+        template: maximal ranges that the template wrote.
+        foreign: (start, stop, message) of everything else, in order; message -1 for what is of no one message.
+        unknown: the ranges of `foreign` whose origin was lost.
+        own: message -> the ranges of its data (not its role).
+        steps: message -> the ranges that loops printed at that message, empty ones left out.
+        generations: (start, stop, message) of the generation blocks.
+    """
+
+    text: str
+    template: list[Span] = field(default_factory=list)
+    foreign: list[tuple[int, int, int]] = field(default_factory=list)
+    unknown: list[Span] = field(default_factory=list)
+    own: dict[int, list[Span]] = field(default_factory=dict)
+    steps: dict[int, list[Span]] = field(default_factory=dict)
+    generations: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def run(template: Template, variables: Mapping[str, Any]) -> Trace:
+    """Render; raises what the template raises, and UnprovenError."""
+    context = template.new_context(dict(variables))
+    return _read(list(template.root_render_func(context)))
+
+
+def _read(pieces: list[str]) -> Trace:
+    trace = Trace("".join(pieces))
+    text = trace.text
+    reader = _Marks(trace)
+    at = 0
+    wrote = 0  # the template's range that is open starts here
+    for piece in pieces:
+        if type(piece) is not Traced:
+            length = len(piece)
+            parts: Iterable[Any] = ((length, None, 0),)
+        else:
+            parts = piece._parts
+        for length, origin, offset in parts:
+            if origin is TEMPLATE:
+                at += length
+            elif type(origin) is Mark:
+                reader.mark(origin, at)
+            elif origin is not None and origin.written:
+                at += length
+            else:
+                stop = at + length
+                if length and at > wrote:
+                    trace.template.append((wrote, at))
+                if origin is None or origin is UNKNOWN:
+                    if length:
+                        trace.foreign.append((at, stop, -1))
+                        trace.unknown.append((at, stop))
+                else:
+                    if offset >= 0 and not text.startswith(origin.text[offset : offset + length], at):
+                        raise UnprovenError("text that differs from where it should have come from")
+                    trace.foreign.append((at, stop, origin.message))
+                    if not origin.role:
+                        trace.own.setdefault(origin.message, []).append((at, stop))
+                at = stop
+                if length:
+                    wrote = at
+    if at != len(text):
+        raise UnprovenError("text whose origins do not add up to its length")
+    if at > wrote:
+        trace.template.append((wrote, at))
+    reader.close()
+    return trace
+
+
+class _Marks:
+    """Turns marks into steps and generation blocks."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.open: list[tuple[int, int, int]] = []  # loop, message, start
+        self.generations: list[int] = []
+
+    def mark(self, mark: Mark, at: int) -> None:
+        match mark.kind:
+            case "step":
+                self._leave(mark.loop, at)
+                self.open.append((mark.loop, mark.message, at))
+            case "end":
+                self._leave(mark.loop, at)
+            case "open":
+                self.generations.append(at)
+            case _:
+                if not self.generations:
+                    raise UnprovenError("a generation block that ends before it starts")
+                message = next((message for _, message, _ in reversed(self.open) if message >= 0), -1)
+                self.trace.generations.append((self.generations.pop(), at, message))
+
+    def _leave(self, loop: int, at: int) -> None:
+        """End the step of `loop`, and those of loops inside it, if there is one."""
+        if not any(number == loop for number, _, _ in self.open):
+            return
+        number = -1
+        while number != loop:
+            number, message, start = self.open.pop()
+            if message >= 0 and at > start:
+                self.trace.steps.setdefault(message, []).append((start, at))
+
+    def close(self) -> None:
+        if self.generations or self.open:
+            raise UnprovenError("a loop or generation block without its end")
+
+
+def turn_step(trace: Trace, index: int) -> Span | None:
+    """The one loop step that printed message `index`; None if nothing did."""
+    own = trace.own.get(index, [])
+    steps = trace.steps.get(index, [])
+    if len(steps) > 1:
+        # A loop over the messages may print white space before another prints the turn.
+        steps = [
+            step for step in steps if trace.text[step[0] : step[1]].strip() or any(_holds(step, place) for place in own)
+        ]
+    if len(steps) > 1:
+        raise UnprovenError("prints an assistant turn more than once")
+    if not steps:
+        if any(stop > start for start, stop in own):
+            raise UnprovenError("prints an assistant turn outside a loop over the messages")
+        return None
+    if not all(_holds(steps[0], place) for place in own):
+        raise UnprovenError("prints part of an assistant turn elsewhere")
+    return steps[0]
+
+
+def _holds(step: Span, place: Span) -> bool:
+    return step[0] <= place[0] and place[1] <= step[1]
+
+
+def record_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as the template sees them: keys with None dropped, names for reasoning filled in."""
+    return [_message(message, index) for index, message in enumerate(messages)]
+
+
+def _message(message: Mapping[str, Any], index: int) -> dict[str, Any]:
+    traced = {key: _value(value, index) for key, value in message.items() if value is not None}
+    role = traced.get("role")
+    if isinstance(role, str):
+        traced["role"] = data(str.__str__(role), index, role=True, written=role in ROLE_WORDS)
+    if any(key in traced for key in _REASONING):
+        reasoning = next(traced[key] for key in _REASONING if key in traced)
+        traced = {"thinking": reasoning, **traced, "reasoning_content": reasoning}
+    return traced
+
+
+def record_tools(tools: Sequence[Any]) -> list[Any]:
+    """The tools as the template sees them."""
+    return [_value(tool, -1) for tool in tools]
+
+
+def _value(value: Any, message: int) -> Any:
+    """Plain JSON types whose strings remember the message; any other object becomes its type's name."""
+    kind = type(value)
+    if kind is str:
+        return data(value, message)
+    if value is None or kind is int or kind is float or kind is bool:
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): _value(item, message) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_value(item, message) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_value(item, message) for item in value)
+    if isinstance(value, str):
+        return data(str.__str__(value), message)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return data(f"<{kind.__name__}>", message)
+
+
+def _key(key: Any) -> Any:
+    return str.__str__(key) if isinstance(key, str) else key
+
+
+def constant(value: Any) -> Any:
+    """A template argument: its strings count as the template's own."""
+    if isinstance(value, str):
+        return written(str.__str__(value))
+    if isinstance(value, Mapping):
+        return {_key(key): constant(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(constant, value))
+    return value
