@@ -1,0 +1,181 @@
+"""What every tokenizer offers the rooms below, and the array work that all of them share.
+
+    Rendered (text, trained characters) --Engine.encode--> ids, and where each token starts in the text
+                                        --Tokenizer.encode--> + BOS, + EOS, + one trained flag a token
+
+An engine knows one library. It gives back flat arrays: the ids of the whole batch, the tokens of each sample, and the
+start of every token in one coordinate system in which the trained ranges are given as well, so that marking trained
+tokens is one binary search over the batch. No Python runs per token.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packtool.errors import UsageError
+from packtool.render.rendered import Rendered
+
+__all__ = ["AddedToken", "EncodedBatch", "Engine", "EngineBatch", "Tokenizer", "TokenizerSource", "mark_trained"]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """A token that is matched as a whole, before the vocabulary's own rules; `special` is the tokenizer's own mark."""
+
+    content: str
+    id: int
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSource:
+    """A tokenizer's files, read far enough to know its added tokens and settings; nothing is loaded yet.
+
+    Attributes:
+        kind: `tokenizers`, `sentencepiece` or `bytes`.
+        files: file name -> path of the files that make the tokenizer, its configuration and its template.
+        added_tokens: in id order.
+        special: names such as `bos_token` -> the token, as chat templates know them.
+        add_bos: True or False where the configuration says so, else None (the tokenizer's own rule decides).
+        chat_template: Jinja text, or None.
+    """
+
+    kind: str
+    files: Mapping[str, str]
+    added_tokens: tuple[AddedToken, ...]
+    special: Mapping[str, str]
+    add_bos: bool | None
+    chat_template: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBatch:
+    """An engine's answer for a batch.
+
+    Attributes:
+        ids: [tokens] uint32, sample after sample.
+        lengths: [samples] int64 tokens of each.
+        trained: [tokens] bool: the token starts inside one of its sample's trained ranges.
+    """
+
+    ids: NDArray[np.uint32]
+    lengths: NDArray[np.int64]
+    trained: NDArray[np.bool_]
+
+
+class Engine(Protocol):
+    """One tokenizer library behind one seam."""
+
+    size: int  # the largest id, added tokens included, plus one
+    prefix: tuple[int, ...]  # what the tokenizer itself puts in front of a text
+
+    def encode(self, batch: Sequence[Rendered]) -> EngineBatch:
+        """Encode every text once, without BOS and EOS; protected tokens only where the template wrote them."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids, control tokens included."""
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token named by its text, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """A batch of samples, ready for the store.
+
+    Attributes:
+        ids: [tokens] uint32, sample after sample.
+        lengths: [samples] int64 tokens of each; 0 where a text gave no token at all.
+        trained: [tokens] bool; never the first token of a sample.
+    """
+
+    ids: NDArray[np.uint32]
+    lengths: NDArray[np.int64]
+    trained: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """An engine with the ids that frame a sample.
+
+    Attributes:
+        engine: the library behind it.
+        bos: ids put in front of texts that ask for them; empty for none.
+        eos: id put at the end of texts that ask for it, or None.
+        pad: id that fills the rest of a pack.
+        keep_ends: the text may hold BOS and EOS itself (`--allow-special`): add neither where it is there already.
+    """
+
+    engine: Engine
+    bos: tuple[int, ...]
+    eos: int | None
+    pad: int
+    keep_ends: bool = False
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.engine.size)
+
+    def encode(self, batch: Sequence[Rendered]) -> EncodedBatch:
+        """Encode a batch, put BOS and EOS where they were asked for, and say which tokens are trained.
+
+        The first token of a sample is never trained: nothing comes before it that could predict it.
+
+        Raises:
+            UsageError: a text asks for an EOS and the tokenizer has none.
+        """
+        raw = self.engine.encode(batch)
+        wants_eos = np.array([text.eos for text in batch], np.bool_)
+        wants_bos = np.array([text.bos for text in batch], np.bool_) & bool(self.bos)
+        if self.eos is None and wants_eos.any():
+            raise UsageError(
+                "the tokenizer names no EOS token, and this kind of data needs one", hint="name it: `--eos TOKEN`"
+            )
+        stops = np.cumsum(raw.lengths)
+        starts = stops - raw.lengths
+        there = np.zeros(len(batch), np.bool_)  # samples whose text already ends in EOS
+        if self.keep_ends and len(raw.ids):
+            full = raw.lengths > 0
+            there[full] = raw.ids[stops[full] - 1] == self.eos
+            if self.bos:
+                wants_bos[full] &= raw.ids[starts[full]] != self.bos[0]
+        adds_eos = wants_eos & ~there
+        before = wants_bos * len(self.bos)
+        lengths = raw.lengths + before + adds_eos
+        begins = np.cumsum(lengths) - lengths
+        ids = np.empty(int(lengths.sum()), np.uint32)
+        trained = np.zeros(len(ids), np.bool_)
+        target = np.repeat(begins + before - starts, raw.lengths) + np.arange(len(raw.ids), dtype=np.int64)
+        ids[target] = raw.ids
+        trained[target] = raw.trained
+        for place, bos in enumerate(self.bos):
+            ids[begins[wants_bos] + place] = bos
+        ends = begins + lengths - 1
+        if self.eos is not None:
+            ids[ends[adds_eos]] = self.eos
+            trained[ends[wants_eos & (lengths > 0)]] = True
+        trained[begins[lengths > 0]] = False
+        return EncodedBatch(ids, lengths, trained)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids, control tokens included."""
+        return self.engine.decode(ids)
+
+
+def mark_trained(starts: NDArray[np.int64], ranges: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which tokens start inside a trained range.
+
+        starts  [0, 4, 9]      ranges [[4, 9]]      ->  [False, True, False]
+
+    Args:
+        starts: [tokens] where each token starts.
+        ranges: [ranges, 2] sorted, disjoint [start, stop) in the same coordinates.
+    """
+    if not len(ranges):
+        return np.zeros(len(starts), np.bool_)
+    at = np.searchsorted(ranges[:, 0], starts, side="right") - 1
+    inside: NDArray[np.bool_] = (at >= 0) & (starts < ranges[at, 1])
+    return inside
