@@ -1,0 +1,114 @@
+"""The program: its commands, and how errors become exit codes."""
+
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+import packtool
+from packtool.cli.console import say_error
+from packtool.cli.copy import cp
+from packtool.cli.listing import ls
+from packtool.cli.pack import pack
+from packtool.cli.show import show
+from packtool.cli.verify import verify
+from packtool.errors import DataError, FormatError, PackError, UsageError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="packtool",
+    help="Pack training samples offline, once, on CPUs, into memory-mapped shards.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (pack, verify, show, ls, cp):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"packtool {packtool.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Pack training samples offline, once, on CPUs, into memory-mapped shards."""
+
+
+# Some releases of typer carry their own copy of click, so the classes are found through typer's public names.
+_CommandError: Any = typer.BadParameter.__base__
+_ClickError: Any = _CommandError.__base__
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived; unwinds like Ctrl-C does, so that scratch is removed and workers are ended."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Terminated
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        outcome: Any = app(args=arguments, prog_name="packtool", standalone_mode=False)
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, int) else 0
+    except UsageError as error:
+        say_error(error.message, error.hint)
+        return 2
+    except (DataError, FormatError) as error:
+        say_error(error.message, error.hint)
+        return 1
+    except PackError as error:
+        say_error(error.message, error.hint)
+        return 3
+    except typer.Exit as error:
+        return int(error.exit_code)
+    except _CommandError as error:
+        command = error.ctx.command_path if error.ctx is not None else "packtool"
+        say_error(_plain(error.format_message()), f"`{command} --help` lists what it takes")
+        return 2
+    except _ClickError as error:
+        say_error(_plain(error.format_message()), "")
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        say_error("interrupted; nothing was changed", "")
+        return 130
+    except _Terminated:
+        say_error("terminated; nothing was changed", "")
+        return 143
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        say_error(
+            f"unforeseen: {type(error).__name__}: {error}",
+            "this is a defect of packtool; please report it with the lines above",
+        )
+        return 3
+
+
+def _plain(message: str) -> str:
+    """A click message in our style: no full stop at the end."""
+    return message.strip().removesuffix(".")

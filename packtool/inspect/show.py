@@ -1,0 +1,80 @@
+"""One pack, piece by piece, decoded with the tokenizer that the dataset carries."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from packtool.errors import UsageError
+from packtool.format import IGNORE_INDEX
+from packtool.read import open_dataset, read_ledger
+from packtool.tokenizer import find_tokenizer, make_engine
+
+__all__ = ["PieceView", "view_pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class PieceView:
+    """A piece of a pack, for people.
+
+    Attributes:
+        piece: its place in the pack; record: the input record.
+        origin: file and place of the record.
+        start: its first slot; length: its tokens; trained: those with a label.
+        sample_start: the first token of the sample that lies here; above 0 where the sample was cut.
+        parts: (trained, text) runs, in order; text is a list of ids where the dataset carries no tokenizer.
+    """
+
+    piece: int
+    record: int
+    origin: str
+    start: int
+    length: int
+    trained: int
+    sample_start: int
+    parts: tuple[tuple[bool, str], ...]
+
+
+def view_pack(path: str | PathLike[str], pack: int) -> tuple[list[PieceView], int]:
+    """The pieces of a pack, and how many padding slots follow.
+
+    Raises:
+        UsageError: there is no such pack.
+        FormatError: the dataset is none, or damaged.
+    """
+    data = open_dataset(path)
+    if not 0 <= pack < len(data):
+        raise UsageError(f"there is no pack {pack}", hint=f"the packs are 0 to {len(data) - 1}")
+    row = data[pack]
+    ledger = read_ledger(data.path / "ledger.parquet")
+    row_of_place = np.repeat(np.arange(len(ledger.pieces)), ledger.pieces)
+    places = np.flatnonzero(ledger.packs == pack)
+    places = places[np.argsort(ledger.starts[places], kind="stable")]
+    engine = None
+    if data.manifest.tokenizer.kind != "none":
+        engine = make_engine(find_tokenizer(str(Path(data.path) / "tokenizer")))
+    views = []
+    start = 0
+    for piece, length in enumerate(row.seq_lens.tolist()):
+        tokens = row.tokens[start : start + length]
+        flags = row.labels[start : start + length] != IGNORE_INDEX
+        cuts = np.flatnonzero(np.diff(flags)) + 1
+        runs = zip([0, *cuts.tolist()], [*cuts.tolist(), length], strict=True)
+        parts = tuple(
+            (
+                bool(flags[a]),
+                engine.decode(tokens[a:b].tolist()) if engine else " ".join(map(str, tokens[a:b].tolist())),
+            )
+            for a, b in runs
+        )
+        entry = int(row_of_place[places[piece]])
+        origin = f"{data.manifest.inputs[int(ledger.file[entry])].name}:{int(ledger.place[entry])}"
+        views.append(
+            PieceView(
+                piece, int(row.records[piece]), origin, start, length, int(flags.sum()),
+                int(ledger.sample_starts[places[piece]]), parts,
+            )
+        )  # fmt: skip
+        start += length
+    return views, data.manifest.max_seq_len - start

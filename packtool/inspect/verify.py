@@ -1,0 +1,213 @@
+"""Every promise of docs/format.md, proven on a dataset: files, packs, ledger, totals.
+
+All problems are listed with their place. Packs are checked a slab at a time with array operations; what the ledger
+says is compared with what the shards hold.
+"""
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packtool.errors import FormatError
+from packtool.format import (
+    IGNORE_INDEX,
+    OUTCOMES,
+    REASONS,
+    LedgerColumns,
+    Manifest,
+    PackRows,
+    content_digest,
+    ledger_digest,
+    pack_digests,
+)
+from packtool.read import Dataset, open_dataset, read_ledger
+from packtool.read.dataset import check_sums
+
+__all__ = ["Report", "verify"]
+
+_SLOTS = 1 << 18  # slots looked at together
+_MOST_PLACES = 5  # named for each rule; the rest is counted
+
+
+@dataclass
+class Report:
+    """What verify found.
+
+    Attributes:
+        path: the dataset.
+        packs, records: how many were checked.
+        problems: broken promises, each a sentence with its place; empty for a sound dataset.
+        without_target: packs in which no token is trained: no fault of the dataset, but a step without a loss.
+    """
+
+    path: str
+    packs: int = 0
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+    without_target: list[int] = field(default_factory=list)
+
+    def add(self, rule: str, places: NDArray[Any] | list[Any], name: str) -> None:
+        """Add a problem for a rule broken at `places`, each called `name` and a number."""
+        if len(places):
+            shown = ", ".join(str(place) for place in list(places)[:_MOST_PLACES])
+            more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+            self.problems.append(f"{rule}: {name} {shown}{more}")
+
+
+@dataclass
+class _Pieces:
+    """Every piece of the dataset, gathered on the way."""
+
+    pack: list[NDArray[np.int64]] = field(default_factory=list)
+    start: list[NDArray[np.int64]] = field(default_factory=list)
+    length: list[NDArray[np.int64]] = field(default_factory=list)
+    record: list[NDArray[np.int64]] = field(default_factory=list)
+    trained: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+def verify(path: str | PathLike[str], *, quick: bool = False) -> Report:
+    """Check a dataset.
+
+    Args:
+        path: its folder.
+        quick: only the manifest and every file's size, header and offsets.
+
+    Returns:
+        A report; `report.problems` is empty for a sound dataset. Files that cannot even be opened end the check early,
+        with one problem that names them.
+    """
+    report = Report(str(path))
+    try:
+        data = open_dataset(path)
+        report.packs, report.records = len(data), data.manifest.records
+        if quick:
+            return report
+        check_sums(data.path, data.manifest)
+        ledger = read_ledger(data.path / "ledger.parquet")
+        pieces, digests = _check_packs(data, report)
+    except FormatError as error:
+        report.problems.append(error.message)
+        return report
+    _check_ledger(ledger, pieces, data.manifest, report)
+    _check_totals(ledger, pieces, data.manifest, report)
+    digest = content_digest(data.manifest.max_seq_len, digests, ledger_digest(ledger))
+    if digest != data.manifest.content_sha256:
+        report.problems.append(f"the content digest is {digest}, the manifest says {data.manifest.content_sha256}")
+    return report
+
+
+def _check_packs(data: Dataset, report: Report) -> tuple[_Pieces, bytes]:
+    pieces, digests, first = _Pieces(), [], 0
+    step = max(1, _SLOTS // data.manifest.max_seq_len)
+    for shard in data.manifest.shards:
+        for start in range(first, first + shard.packs, step):
+            rows = data.rows(start, min(start + step, first + shard.packs))
+            digests.append(pack_digests(rows))
+            _check_rows(rows, start, data.manifest, pieces, report)
+        first += shard.packs
+    return pieces, b"".join(digests)
+
+
+def _check_rows(rows: PackRows, first: int, manifest: Manifest, pieces: _Pieces, report: Report) -> None:
+    packs, size = rows.tokens.shape
+    lengths = rows.seq_lens.astype(np.int64)
+    offsets = rows.seq_offsets
+    pack = np.repeat(np.arange(packs, dtype=np.int64), np.diff(offsets))
+    begins = np.cumsum(lengths) - lengths
+    start = begins - begins[offsets[:-1]][pack]
+    used = np.add.reduceat(lengths, offsets[:-1])
+    slots = np.arange(size, dtype=np.int64)
+    padding = slots >= used[:, None]
+    labels = rows.labels
+    trained = labels != IGNORE_INDEX
+    # A slot's position: its distance from the start of its piece, or of the padding.
+    expected = np.zeros(packs * size, np.int64)
+    place = pack * size + start
+    expected[place] = start
+    tail = np.flatnonzero(used < size)
+    expected[tail * size + used[tail]] = used[tail]
+    expected = slots - np.maximum.accumulate(expected.reshape(packs, size), axis=1)
+
+    def packs_with(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return first + np.flatnonzero(wrong.any(axis=1))
+
+    tokens = manifest.tokenizer
+    report.add("a label is neither -100 nor its token", packs_with(trained & (labels != rows.tokens)), "pack")
+    report.add("padding is trained", packs_with(trained & padding), "pack")
+    report.add("padding is not the padding id", packs_with(padding & (rows.tokens != tokens.pad)), "pack")
+    report.add("a token is outside the vocabulary", packs_with(rows.tokens >= tokens.size), "pack")
+    report.add("input_pos is not the place in the piece", packs_with(rows.input_pos != expected), "pack")
+    heads = trained.reshape(-1)[place]
+    report.add("the first token of a piece is trained", np.unique(first + pack[heads]), "pack")
+    report.without_target += (first + np.flatnonzero(~trained.any(axis=1))).tolist()
+    sums = np.append(0, np.cumsum(trained.reshape(-1), dtype=np.int64))
+    pieces.pack.append(first + pack)
+    pieces.start.append(start)
+    pieces.length.append(lengths)
+    pieces.record.append(rows.records.astype(np.int64))
+    pieces.trained.append(sums[place + lengths] - sums[place])
+
+
+def _check_ledger(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, report: Report) -> None:
+    rows = len(ledger.record)
+    counted = ledger.record == -1
+    numbers = np.where(counted, -1, np.arange(rows))
+    report.add("a ledger row does not have its own number", np.flatnonzero(ledger.record != numbers), "row")
+    report.add("a counted row stands before others", np.flatnonzero(counted[:-1] & ~counted[1:]), "row")
+    inputs = len(manifest.inputs)
+    outside = ~counted & ((ledger.file < 0) | (ledger.file >= inputs))
+    report.add("a ledger row names no input file", np.flatnonzero(outside), "row")
+    known = (ledger.outcome >= 0) & (ledger.reason >= 0)
+    report.add("a ledger row has an unknown outcome or reason", np.flatnonzero(~known), "row")
+    report.add("a record is counted more or less than once", np.flatnonzero(~counted & (ledger.count != 1)), "row")
+    row = np.repeat(np.arange(rows), ledger.pieces)
+    packed = np.bincount(row, weights=ledger.lengths, minlength=rows).astype(np.int64)
+    report.add("tokens are not packed + lost", np.flatnonzero(packed + ledger.lost != ledger.tokens), "row")
+    is_packed = ledger.outcome == OUTCOMES.index("packed")
+    report.add(
+        "a packed record has no place, or another one has", np.flatnonzero(is_packed != (ledger.pieces > 0)), "row"
+    )
+    whole = np.isin(ledger.reason, [REASONS.index(""), REASONS.index("split")]) & is_packed
+    report.add("a record lost tokens without a reason", np.flatnonzero(whole & (ledger.lost != 0)), "row")
+    again = (row[1:] == row[:-1]) & (ledger.sample_starts[1:] < ledger.sample_starts[:-1] + ledger.lengths[:-1])
+    report.add("two pieces of a record overlap", np.unique(row[1:][again]), "row")
+
+    # The same places, seen from the shards.
+    pack, start, length, record = (
+        np.concatenate(part) for part in (found.pack, found.start, found.length, found.record)
+    )
+    order = np.lexsort((ledger.starts, ledger.packs))
+    said = [ledger.packs[order], ledger.starts[order], ledger.lengths[order], ledger.record[row][order]]
+    if len(order) != len(pack):
+        report.problems.append(f"the ledger has {len(order)} places, the shards have {len(pack)} pieces")
+        return
+    differs = np.zeros(len(pack), np.bool_)
+    for one, other in zip(said, (pack, start, length, record), strict=True):
+        differs |= one != other
+    report.add("ledger and shards differ on a piece", np.unique(pack[differs]), "pack")
+    trained = np.concatenate(found.trained)[np.argsort(order, kind="stable")] if len(order) else np.zeros(0, np.int64)
+    alone = ledger.pieces[row] == 1
+    report.add("a whole sample has no trained token", np.unique(row[alone & (trained == 0)]), "row")
+
+
+def _check_totals(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, report: Report) -> None:
+    length, record, pack = (np.concatenate(part) for part in (found.length, found.record, found.pack))
+    outcomes = np.bincount(ledger.outcome, weights=ledger.count, minlength=len(OUTCOMES)).astype(np.int64)
+    lost = np.bincount(ledger.reason, weights=ledger.lost, minlength=len(REASONS)).astype(np.int64)
+    counted = {
+        "pieces": len(length),
+        "tokens": int(length.sum()),
+        "trained": int(np.concatenate(found.trained).sum()),
+        "samples": len(np.unique(record)),
+        "max_pieces": int(np.bincount(pack).max()),
+        "records": int(ledger.count.sum()),
+        "outcomes": {name: int(count) for name, count in zip(OUTCOMES, outcomes, strict=True) if count},
+        "lost": {name: int(count) for name, count in zip(REASONS, lost, strict=True) if count},
+    }
+    for name, value in counted.items():
+        said = getattr(manifest, name)
+        if (dict(said) if isinstance(value, dict) else said) != value:
+            report.problems.append(f"manifest `{name}` says {said}, counted {value}")

@@ -1,0 +1,66 @@
+"""The plan stage: the run's settings applied to the lengths in the store."""
+
+import dataclasses
+
+import numpy as np
+
+from packtool.errors import DataError
+from packtool.job.prepare import Prepared
+from packtool.job.reading import Read, place_name
+from packtool.plan import STRATEGIES, Items, Layout, limit_lengths, one_stream, shuffle_packs, take_packs
+from packtool.store import SAMPLE
+
+__all__ = ["plan_packs"]
+
+
+def plan_packs(prepared: Prepared, read: Read) -> tuple[Items, Layout]:
+    """What is to be packed after the length policy, and the final layout over samples.
+
+    Raises:
+        DataError: a sample is too long under `--overlong error`, or nothing is left to pack.
+    """
+    settings, size = prepared.settings, prepared.settings.max_seq_len
+    lengths = read.rows.lengths
+    if prepared.overlong == "error" and len(lengths) and int(lengths.max()) > size:
+        sample = int(np.flatnonzero(lengths > size)[0])
+        row = int(np.flatnonzero(read.rows.outcome == SAMPLE)[sample])
+        file = prepared.inputs[int(read.rows.file[row])]
+        raise DataError(
+            f"`{file.path}`, {place_name(file.container)} {int(read.rows.place[row])}: "
+            f"the sample has {int(lengths[sample])} tokens, more than `max_seq_len` {size}",
+            hint="choose what to do with such samples: `--overlong truncate`, `drop` or `split`",
+        )
+    items = limit_lengths(lengths, read.first_trained, size, prepared.overlong)
+    if settings.split_across_packs:
+        kept = np.flatnonzero(~items.untrained)
+        layout = one_stream(lengths[kept], size)
+        layout = dataclasses.replace(layout, sample=kept[layout.sample])
+    else:
+        placed = STRATEGIES[settings.strategy](items.length, size, seed=settings.seed)
+        layout = dataclasses.replace(
+            placed, sample=items.sample[placed.sample], start=items.start[placed.sample] + placed.start
+        )
+        if settings.shuffle and settings.strategy != "greedy":
+            layout = shuffle_packs(layout, settings.seed)
+    if settings.max_packs is not None and layout.num_packs > settings.max_packs:
+        layout = take_packs(layout, np.arange(settings.max_packs, dtype=np.int64))
+    if not layout.num_packs:
+        reasons = ", ".join(f"{count} {name}" for name, count in _why_nothing(read, items).items())
+        raise DataError(
+            f"nothing is left to pack: of {len(read.rows.place)} records, {reasons}",
+            hint="`--overlong`, `--kind`, `--columns` and `--train-on` decide what is kept",
+        )
+    return items, layout
+
+
+def _why_nothing(read: Read, items: Items) -> dict[str, int]:
+    outcomes = np.bincount(read.rows.outcome, minlength=3)
+    untrained = int(np.count_nonzero(items.untrained))
+    counts = {
+        "are empty": int(outcomes[1]),
+        "are bad": int(outcomes[2]),
+        "have no trained token": untrained,
+        "are too long": int(np.count_nonzero(items.too_long & ~items.untrained)),
+        "were not drawn by `--limit`": read.rows.left_out,
+    }
+    return {name: count for name, count in counts.items() if count} or {"are there": 0}

@@ -1,0 +1,198 @@
+"""Before the first task: find the inputs and the tokenizer, settle the kind of data, and check that all of it fits.
+
+The tokenizer's files are copied to the scratch folder first and loaded from there, so that what is recorded is what
+ran.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packtool.errors import DataError, UsageError
+from packtool.job.settings import Settings, as_plain, parse_limit, parse_size
+from packtool.job.tokenize import TokenizeSpec, make_chat, make_pipeline
+from packtool.render import choose_kind, list_templates, parse_instruct, read_template
+from packtool.render.chat import UNPROTECTED_MARKS
+from packtool.sources import BadRecord, BlockSplitter, InputFile, find_inputs, read_block
+from packtool.tokenizer import BYTES_FILE, TokenizerSource, find_tokenizer
+
+__all__ = ["Prepared", "prepare"]
+
+# Settings that only say how to run, or that are recorded elsewhere.
+_NOT_SHAPING = frozenset({"inputs", "out", "root", "overwrite", "workers", "tokenizer", "chat_template"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run whose questions are all answered.
+
+    Attributes:
+        settings: as given, with `auto` still in place.
+        inputs: the files.
+        spec: what shapes a segment.
+        source: the tokenizer (its files in `tokenizer_folder`), or None where records come as ids.
+        overlong: the policy for samples that are too long.
+        why: one sentence on how the kind was chosen.
+        uses_chat: whether the chat template is used.
+        bos, eos, pad: ids, -1 where there is none.
+        tokenizer_size: ids of the vocabulary, or None.
+    """
+
+    settings: Settings
+    inputs: tuple[InputFile, ...]
+    spec: TokenizeSpec
+    source: TokenizerSource | None
+    tokenizer_folder: Path
+    overlong: str
+    why: str
+    uses_chat: bool
+    bos: int
+    eos: int
+    pad: int
+    tokenizer_size: int | None
+
+    def shaping(self) -> dict[str, Any]:
+        """The settings that shape the data, with every `auto` settled and nothing that was not given."""
+        plain = {name: value for name, value in as_plain(self.settings).items() if name not in _NOT_SHAPING}
+        plain["kind"] = self.spec.kind
+        plain["columns"] = dict(self.spec.columns)
+        plain["template"] = self.spec.template
+        plain["overlong"] = self.overlong
+        plain["shard_size"] = str(parse_size(self.settings.shard_size))
+        return {name: value for name, value in plain.items() if value not in ("", None)}
+
+
+def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) -> Prepared:
+    """Answer every question that can be answered before the first task.
+
+    Raises:
+        UsageError: the request cannot be met.
+        DataError: an input or the tokenizer is wrong.
+    """
+    inputs = tuple(find_inputs(_rooted(settings), scratch=scratch))
+    choice = choose_kind(settings.kind, settings.columns, settings.template, _first_values(inputs, settings))
+    if settings.kind == "auto":
+        notice(f"kind `{choice.kind}`: {choice.why}")
+    if any(file.container == "text" for file in inputs) and settings.text_by == "line":
+        notice("text files: every line is a record (`--text-by paragraph` or `file` for larger ones)")
+    folder = scratch / "tokenizer"
+    source = None
+    if settings.tokenizer or choice.kind != "tokens":
+        if not settings.tokenizer:
+            notice("NO TOKENIZER WAS NAMED: packing with the built-in byte tokenizer, one token a byte (`--tokenizer`)")
+        source = _copied(settings, folder)
+    template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
+    uses_chat = choice.kind == "chat"
+    chat = make_chat(source, choice.kind)
+    protected: set[str] = set()
+    if source is not None:
+        protected = {token.content for token in source.added_tokens if token.special}
+        protected |= {token for token in (settings.eos, source.special.get("eos_token", "")) if token}
+        protected &= {token.content for token in source.added_tokens}
+        protected |= set(chat.protected) if chat is not None else set()
+        protected -= UNPROTECTED_MARKS
+    _, share = parse_limit(settings.limit)
+    spec = TokenizeSpec(
+        kind=choice.kind,
+        columns=tuple(sorted(choice.columns.items())),
+        text_by=settings.text_by,
+        template=template,
+        tokenizer="" if source is None else str(folder),
+        protected=tuple(sorted(protected)),
+        eos=settings.eos,
+        bos=settings.bos,
+        pad_id=settings.pad_id,
+        allow_special=settings.allow_special,
+        train_on=settings.train_on,
+        share=share,
+        seed=settings.seed,
+        on_bad=settings.on_bad,
+    )
+    tokenizer = make_pipeline(spec).tokenizer
+    if tokenizer is not None and tokenizer.eos is None and choice.kind in ("text", "completion", "instruct"):
+        raise UsageError(
+            "the tokenizer names no EOS token, and this kind of data ends with one", hint="name it: `--eos TOKEN`"
+        )
+    return Prepared(
+        settings=settings,
+        inputs=inputs,
+        spec=spec,
+        source=source,
+        tokenizer_folder=folder,
+        overlong=settings.overlong if settings.overlong != "auto" else _overlong(choice.kind, settings),
+        why=choice.why,
+        uses_chat=uses_chat,
+        bos=tokenizer.bos[0] if tokenizer is not None and tokenizer.bos else -1,
+        eos=tokenizer.eos if tokenizer is not None and tokenizer.eos is not None else -1,
+        pad=tokenizer.pad if tokenizer is not None else (settings.pad_id or 0),
+        tokenizer_size=None if tokenizer is None else tokenizer.size,
+    )
+
+
+def _overlong(kind: str, settings: Settings) -> str:
+    return "split" if kind == "text" or settings.split_across_packs else "truncate"
+
+
+def _rooted(settings: Settings) -> list[str]:
+    """Inputs, with relative ones made relative to `--root`."""
+    if not settings.root:
+        return [name if name == "-" else str(Path(name).expanduser()) for name in settings.inputs]
+    root = Path(settings.root).expanduser()
+    return [name if name == "-" else str(root / Path(name).expanduser()) for name in settings.inputs]
+
+
+def _first_values(inputs: tuple[InputFile, ...], settings: Settings) -> Iterator[Any]:
+    """The first records of the first file that has any, for `auto` to look at."""
+    for index, file in enumerate(inputs):
+        for block in BlockSplitter(file, index, text_by=settings.text_by, block_bytes=1 << 16):
+            for record in read_block(block, text_by=settings.text_by):
+                if record is not None and not isinstance(record, BadRecord):
+                    yield record.value
+
+
+def _instruct_text(template: str) -> str:
+    """A template's text: of a built-in one, of a file, or the text itself."""
+    if f"{template}.txt" in list_templates():
+        text = read_template(f"{template}.txt")
+    elif "{" not in template and "\n" not in template:
+        if not Path(template).is_file():
+            names = ", ".join(name.removesuffix(".txt") for name in list_templates() if name.endswith(".txt"))
+            raise UsageError(
+                f"there is no instruct template or file `{template}`",
+                hint=f"built-in: {names}; or write one: `--template 'Question: {{question}} Answer: {{>}}{{answer}}'`",
+            )
+        text = Path(template).read_text("utf-8-sig")
+    else:
+        text = template
+    parse_instruct(text, "--template")
+    return text
+
+
+def _copied(settings: Settings, folder: Path) -> TokenizerSource:
+    """Copy the tokenizer's files, and the chat template that replaces theirs, and find the tokenizer in the copy."""
+    spec = settings.tokenizer or "bytes"
+    source = find_tokenizer(spec)
+    folder.mkdir()
+    for name, path in source.files.items():
+        shutil.copyfile(path, folder / name)
+    if source.kind == "bytes":
+        (folder / BYTES_FILE).write_text(json.dumps({"tokenizer": "bytes", "version": 1}) + "\n")
+    if settings.chat_template:
+        (folder / "chat_template.jinja").write_text(_chat_text(settings.chat_template), "utf-8")
+    return find_tokenizer(str(folder))
+
+
+def _chat_text(name: str) -> str:
+    if Path(name).is_file():
+        try:
+            return Path(name).read_text("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(f"chat template `{name}` is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    if f"{name.removesuffix('.jinja')}.jinja" in list_templates():
+        return read_template(f"{name.removesuffix('.jinja')}.jinja")
+    raise UsageError(
+        f"there is no chat template or file `{name}`", hint="`packtool ls templates` lists the built-in ones"
+    )

@@ -1,0 +1,150 @@
+"""The tokenize stage, seen from the driver: cut the inputs into blocks, run the tasks, gather what they left.
+
+Segments are committed in input order, so errors and `--limit N` do not depend on how many workers there are.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from packtool.engine import run_tasks
+from packtool.errors import DataError
+from packtool.format import InputEntry
+from packtool.job.ledger import RecordRows
+from packtool.job.prepare import Prepared
+from packtool.job.settings import parse_limit
+from packtool.job.tokenize import BlockTask, make_pipeline, tokenize_block
+from packtool.sources import BLOCK_BYTES, BlockSplitter
+from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
+
+__all__ = ["Progress", "Read", "place_name", "tokenize_inputs"]
+
+# progress(stage, done, total): total is 0 where it is not known; called again with done == total at the end of a stage.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the tokenize stage left."""
+
+    segments: tuple[SegmentInfo, ...]
+    inputs: tuple[InputEntry, ...]
+    rows: RecordRows
+    first_trained: NDArray[np.int64]
+    sample_start: NDArray[np.int64]
+    stopped: bool
+    warnings: dict[str, tuple[int, str]]
+
+
+def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: Progress) -> Read:
+    """Run the stage and gather the store's rows.
+
+    Raises:
+        DataError: an input is wrong, a record is bad under `--on-bad error`, or there is no record at all.
+    """
+    limit, _ = parse_limit(prepared.settings.limit)
+    store = scratch / "store"
+    store.mkdir()
+    splitters = [
+        BlockSplitter(file, index, text_by=prepared.spec.text_by) for index, file in enumerate(prepared.inputs)
+    ]
+    total = sum(file.size for file in prepared.inputs)
+    state = {"records": 0, "stop": False}
+
+    def tasks() -> Iterator[BlockTask]:
+        for splitter in splitters:
+            for block in splitter:
+                if state["stop"]:
+                    return
+                yield BlockTask(prepared.spec, str(store), block)
+
+    segments: list[SegmentInfo] = []
+    keep: list[int] = []  # records of each segment that count
+    warnings: dict[str, tuple[int, str]] = {}
+    done = 0
+    progress("tokenize", 0, total)
+    feed = tasks()
+    for info in run_tasks(tokenize_block, feed, workers):
+        wanted = info.records if limit < 0 else min(info.records, limit - state["records"])
+        file = prepared.inputs[info.file]
+        for row, place, message, hint in info.bad:
+            if row < wanted and prepared.settings.on_bad == "error":
+                raise DataError(f"`{file.path}`, {place_name(file.container)} {place}: {message}", hint=hint or _SKIP)
+        segments.append(info)
+        keep.append(wanted)
+        for text, (count, place) in info.warnings.items():
+            before, first = warnings.get(text, (0, f"{file.name}, {place_name(file.container)} {place}"))
+            warnings[text] = (before + count, first)
+        state["records"] += wanted
+        done = min(total, done + file.size // max(1, -(-file.size // BLOCK_BYTES)))
+        progress("tokenize", done, total)
+        if 0 <= limit <= state["records"]:
+            state["stop"] = True
+            break
+    progress("tokenize", total, total)
+    if workers > 1:
+        make_pipeline.cache_clear()
+    return _collect(prepared, store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
+
+
+_SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
+
+
+def place_name(container: str) -> str:
+    """What a place in such a file is called."""
+    if container in ("jsonl", "csv", "tsv", "text"):
+        return "line"
+    return "row" if container in ("parquet", "arrow", "arrow_stream") else "element"
+
+
+def _collect(
+    prepared: Prepared,
+    store: Path,
+    segments: list[SegmentInfo],
+    keep: list[int],
+    splitters: list[BlockSplitter],
+    warnings: dict[str, tuple[int, str]],
+    *,
+    stopped: bool,
+) -> Read:
+    """The store's rows, cut where `--limit` stopped."""
+    names = [info.name for info in segments]
+    records = sum(keep)
+    outcome = read_segment_arrays(store, names, "outcomes")[:records].astype(np.int8)
+    samples = int(np.count_nonzero(outcome == SAMPLE))
+    lengths = read_segment_arrays(store, names, "lengths")[:samples]
+    details: dict[int, str] = {}
+    base = 0
+    counts = [0] * len(splitters)
+    for info, wanted in zip(segments, keep, strict=True):
+        details.update({base + row: message for row, _, message, _ in info.bad if row < wanted})
+        base += wanted
+        counts[info.file] += wanted + info.left_out
+    rows = RecordRows(
+        file=np.repeat([info.file for info in segments], keep).astype(np.int32),
+        place=read_segment_arrays(store, names, "places")[:records],
+        offset=read_segment_arrays(store, names, "offsets")[:records],
+        outcome=outcome,
+        lengths=lengths,
+        details=details,
+        left_out=sum(info.left_out for info in segments),
+    )
+    inputs = tuple(
+        InputEntry(s.file.name, s.file.size, s.sha256, count) for s, count in zip(splitters, counts, strict=True)
+    )
+    if not records and not rows.left_out:
+        raise DataError(
+            "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
+        )
+    return Read(
+        segments=tuple(segments),
+        inputs=inputs,
+        rows=rows,
+        first_trained=read_segment_arrays(store, names, "first_trained")[:samples],
+        sample_start=np.cumsum(lengths) - lengths,
+        stopped=stopped or rows.left_out > 0,
+        warnings=warnings,
+    )

@@ -1,0 +1,234 @@
+"""The settings of a run: one frozen dataclass, named like the CLI's flags, config files' keys and `pack()`'s keywords.
+
+    defaults  <  config file (YAML or TOML)  <  flags
+
+Settings that shape the data are recorded in the dataset (`settings.yaml`, manifest); those that only say how to run
+(workers, out, overwrite) are not.
+"""
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import yaml
+
+from packtool.errors import UsageError
+from packtool.format import COMPRESSIONS, STORAGES
+from packtool.plan import OVERLONG, STRATEGIES
+from packtool.render import KINDS, TRAIN_ON
+from packtool.sources import TEXT_BY
+
+__all__ = ["Settings", "as_plain", "parse_limit", "parse_size", "read_config", "settings_from"]
+
+BOS = ("auto", "yes", "no")
+ON_BAD = ("error", "skip")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `packtool pack` is asked to do; see docs/cli.md for each.
+
+    Attributes are named like the flags. Empty strings and None mean "not given".
+    """
+
+    inputs: tuple[str, ...] = ()
+    max_seq_len: int = 0
+    out: str = ""
+    kind: str = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    text_by: str = "line"
+    template: str = ""
+    tokenizer: str = ""
+    chat_template: str = ""
+    eos: str = ""
+    bos: str = "auto"
+    pad_id: int | None = None
+    allow_special: bool = False
+    train_on: str = "completion"
+    overlong: str = "auto"
+    strategy: str = "ffd"
+    split_across_packs: bool = False
+    shuffle: bool = True
+    seed: int = 0
+    limit: str = ""
+    max_packs: int | None = None
+    shard_size: str = "1GiB"
+    format: str = "npy"
+    compression: str = "none"
+    on_bad: str = "error"
+    root: str = ""
+    overwrite: bool = False
+    workers: int | None = None
+
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "kind": ("auto", *KINDS),
+    "text_by": TEXT_BY,
+    "bos": BOS,
+    "train_on": TRAIN_ON,
+    "overlong": ("auto", *OVERLONG),
+    "strategy": tuple(STRATEGIES),
+    "format": STORAGES,
+    "compression": COMPRESSIONS,
+    "on_bad": ON_BAD,
+}
+_LEAST: Mapping[str, int] = {"max_seq_len": 2, "seed": 0, "max_packs": 1, "workers": 1, "pad_id": 0}
+_HINTS = get_type_hints(Settings)
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Settings from named values, checked.
+
+    Raises:
+        UsageError: listing every name that is unknown and every value that is wrong.
+    """
+    problems = []
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        key = name.replace("-", "_")
+        if key not in _HINTS:
+            near = difflib.get_close_matches(key, _HINTS, n=1)
+            problems.append(f"`{name}` is no setting" + (f"; did you mean `{near[0]}`?" if near else ""))
+            continue
+        try:
+            given[key] = _typed(key, value)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise UsageError(
+            "\n  ".join(problems) if len(problems) == 1 else "\n  ".join(["these settings are wrong:", *problems])
+        )
+    settings = Settings(**given)
+    _check_together(settings)
+    return settings
+
+
+def _typed(name: str, value: Any) -> Any:
+    """One value as its setting's type."""
+    hint = _HINTS[name]
+    if name == "inputs":
+        items = [value] if isinstance(value, str | Path) else list(value)
+        return tuple(str(item) for item in items)
+    if get_origin(hint) is not None and get_origin(hint).__name__ == "Mapping":
+        if not isinstance(value, Mapping):
+            raise ValueError(f"`{name}`: expected a mapping of field to column, got {value!r}")
+        return {str(key): str(column) for key, column in value.items()}
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"`{name}`: expected true or false, got {value!r}")
+        return value
+    if hint is int or int in get_args(hint):
+        if value is None and hint is not int:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"`{name}`: expected an integer, got {value!r}")
+        if value < _LEAST[name]:
+            raise ValueError(f"`{name}`: expected at least {_LEAST[name]}, got {value}")
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool | Mapping | list):
+        raise ValueError(f"`{name}`: expected text, got {value!r}")
+    text = str(value)
+    if name in _CHOICES and text not in _CHOICES[name]:
+        raise ValueError(f"`{name}`: expected one of {', '.join(f'`{c}`' for c in _CHOICES[name])}, got `{text}`")
+    return text
+
+
+def _check_together(settings: Settings) -> None:
+    """Rules between settings."""
+    if not settings.inputs:
+        raise UsageError("no input was given", hint="name files, folders, globs, or `-` for standard input")
+    if settings.max_seq_len == 0:
+        raise UsageError("`max_seq_len` was not given", hint="say how long a pack is, for example `--max-seq-len 4096`")
+    if settings.split_across_packs and settings.strategy != "greedy":
+        raise UsageError(
+            f"`--split-across-packs` needs `--strategy greedy`, got `{settings.strategy}`",
+            hint="only packs that keep the order can go on where the last one ended",
+        )
+    if settings.split_across_packs and settings.overlong not in ("auto", "split"):
+        raise UsageError(
+            f"`--split-across-packs` cuts every long sample, so `--overlong {settings.overlong}` cannot hold"
+        )
+    if settings.compression != "none" and settings.format != "parquet":
+        raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")
+    if settings.seed >= 2**63:
+        raise UsageError(f"`seed`: expected less than 2**63, got {settings.seed}")
+    parse_limit(settings.limit)
+    parse_size(settings.shard_size)
+
+
+def parse_limit(text: str) -> tuple[int, float]:
+    """`--limit N` or `P%` as (N or -1, share or 1.0).
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if not text:
+        return -1, 1.0
+    if re.fullmatch(r"\d+", text) and int(text) > 0:
+        return int(text), 1.0
+    if re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
+        return -1, float(text[:-1]) / 100
+    raise UsageError(f"`limit`: expected a number of records such as 1000 or a share such as 5%, got `{text}`")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `512MiB`, `1GB` or `100000`.
+
+    Raises:
+        UsageError: it is no size, or less than 1 MB.
+    """
+    match = re.fullmatch(r"(\d+)\s*([KMGT]i?)?B?", text, re.IGNORECASE)
+    if not match:
+        raise UsageError(f"`shard_size`: expected a size such as 512MB or 1GiB, got `{text}`")
+    unit = (match.group(2) or "").lower()
+    base = 1024 if unit.endswith("i") else 1000
+    size: int = int(match.group(1)) * base ** " kmgt".index(unit[:1] or " ")
+    if size < 1:
+        raise UsageError(f"`shard_size`: expected at least one byte, got `{text}`")
+    return size
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A config file's settings; relative paths in it are made relative to the file's folder.
+
+    Raises:
+        UsageError: the file cannot be read, or is no mapping of settings.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+        body = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except OSError as error:
+        raise UsageError(f"config `{path}` cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"config `{path}` cannot be parsed: {error}") from None
+    if not isinstance(body, dict):
+        raise UsageError(
+            f"config `{path}` is no mapping of settings", hint="write `max_seq_len: 4096`, one setting a line"
+        )
+    values = {str(name).replace("-", "_"): value for name, value in body.items()}
+    here = path.resolve().parent
+    if isinstance(values.get("inputs"), str):
+        values["inputs"] = [values["inputs"]]
+    if isinstance(values.get("inputs"), list) and "root" not in values:
+        values["root"] = str(here)
+    for name in ("tokenizer", "chat_template", "template"):
+        value = values.get(name)
+        if isinstance(value, str) and "\n" not in value and (here / value).exists():
+            values[name] = str(here / value)
+    return values
+
+
+def as_plain(settings: Settings) -> dict[str, Any]:
+    """All settings by name, as JSON and YAML can hold them."""
+    return {f.name: _plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
