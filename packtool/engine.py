@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -42,26 +43,31 @@ def run_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], workers
         workers: processes; with 1, or with a single task, everything runs in this process.
 
     Raises:
-        WorkerError: a worker died twice on one task. Whatever `function` raises is raised here, in task order.
+        WorkerError: a worker died twice on one task. Whatever `function` raises is raised here, in task order; an error
+            of `tasks` itself comes after the results of the tasks before it.
     """
-    feed = iter(tasks)
-    head = [task for _, task in zip(range(2), feed, strict=False)]
+    feed = _caught(tasks)
+    head = list(islice(feed, 1 if workers <= 1 else 2))
     if workers <= 1 or len(head) < 2:
-        for task in head:
-            yield function(task)
-        for task in feed:
+        for task, error in chain(head, feed):
+            if error is not None:
+                raise error
             yield function(task)
         return
     pool = _Pool(function, workers)
     try:
-        yield from pool.run(_chain(head, feed))
+        yield from pool.run(chain(head, feed))
     finally:
         pool.stop()
 
 
-def _chain(head: list[Task], feed: Iterator[Task]) -> Iterator[Task]:
-    yield from head
-    yield from feed
+def _caught(tasks: Iterable[Any]) -> Iterator[tuple[Any, Exception | None]]:
+    """(task, None) for every task, and (None, error) where the tasks end in an error: reading ahead must not raise."""
+    try:
+        for task in tasks:
+            yield task, None
+    except Exception as error:
+        yield None, error
 
 
 class _Worker:
@@ -86,8 +92,8 @@ class _Pool:
         self._function = function
         self._workers = [_Worker(function) for _ in range(workers)]
 
-    def run(self, tasks: Iterator[Any]) -> Iterator[Any]:
-        waiting: deque[tuple[int, Any]] = deque()  # tasks to give again
+    def run(self, tasks: Iterator[tuple[Any, Exception | None]]) -> Iterator[Any]:
+        waiting: deque[tuple[int, tuple[Any, None]]] = deque()  # tasks to give again
         in_hand: dict[int, Any] = {}
         tries: dict[int, int] = {}
         finished: dict[int, tuple[bool, Any]] = {}
@@ -101,15 +107,18 @@ class _Pool:
                 yield value
                 next_result += 1
             for worker in list(self._workers):
-                # At most a few results wait for a slow early task, so memory and the splitter stay bounded.
-                if worker.number < 0 and len(finished) < 4 * len(self._workers):
-                    number, task = waiting.popleft() if waiting else next(numbered, (-1, None))
-                    if number >= 0:
+                # At most a few results wait for a slow early task, so memory and the splitter stay bounded. A task to
+                # be given again is what they wait for, so it is given whatever their number.
+                if worker.number < 0 and (waiting or len(finished) < 4 * len(self._workers)):
+                    number, (task, error) = waiting.popleft() if waiting else next(numbered, (-1, (None, None)))
+                    if error is not None:
+                        finished[number] = False, error
+                    elif number >= 0:
                         worker.number, in_hand[number] = number, task
                         with suppress(OSError):  # it died while idle: its pipe is at its end, which is seen below
                             worker.pipe.send(task)
             busy = [worker for worker in self._workers if worker.number >= 0]
-            if not busy:
+            if not busy and next_result not in finished:
                 return
             for worker in self._ready(busy):
                 number = worker.number
@@ -126,7 +135,7 @@ class _Pool:
                             f"a worker process died twice (exit code {code}) on {_short(in_hand[number])}",
                             hint="exit code -9 usually means out of memory: use fewer `--workers`",
                         ) from None
-                    waiting.append((number, in_hand.pop(number)))
+                    waiting.append((number, (in_hand.pop(number), None)))
 
     def _ready(self, busy: list[_Worker]) -> list[_Worker]:
         pipes: list[Connection] = [worker.pipe for worker in busy]  # a dead worker's pipe is ready too: it ends

@@ -77,7 +77,7 @@ def pack(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notices or summary.")] = False,
 ) -> None:
-    r"""Tokenize records, bin-pack them, and write memory-mapped shards.
+    """Tokenize records, bin-pack them, and write memory-mapped shards.
 
     \b
     examples:
@@ -85,7 +85,7 @@ def pack(
       packtool pack data/*.jsonl.zst --max-seq-len 4096 --tokenizer path/to/hf-folder -o out
       packtool pack web.parquet --max-seq-len 4096 --tokenizer tokenizer.json
           --eos '<|endoftext|>' --template alpaca --columns instruction=question,output=answer
-    """
+    """  # noqa: D301 - click keeps the lines below a backspace as they are
     flags: dict[str, Any] = {
         "inputs": inputs or None, "max_seq_len": max_seq_len, "out": out, "kind": kind,
         "columns": _columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,

@@ -154,10 +154,13 @@ def manifest_from_bytes(data: bytes, where: str) -> Manifest:
             f"`{where}` has format version {version!r}; this packtool reads {FORMAT_VERSION}",
             hint="pack the sources again, or install the packtool that wrote it",
         )
-    problems = manifest_problems(body)
+    try:
+        problems, canonical = manifest_problems(body), canonical_json(body)
+    except RecursionError:  # a stranger's settings, at a depth that the parser just allows
+        raise FormatError(f"`{where}` is nested too deeply", hint=_AGAIN) from None
     if problems:
         raise FormatError("\n  ".join([f"`{where}` breaks the format:", *map(str, problems)]), hint=_AGAIN)
-    if canonical_json(body) != data:
+    if canonical != data:
         raise FormatError(f"`{where}` is not in canonical form: its bytes were changed by hand or damaged", hint=_AGAIN)
     return Manifest(
         **{

@@ -8,6 +8,7 @@ from typing import Any
 
 from packtool.format.arrays import column_dtypes
 from packtool.format.canonical import canonical_json
+from packtool.format.ledger import OUTCOMES, REASONS
 
 __all__ = ["COMPRESSIONS", "FORMAT_VERSION", "MANIFEST_KEYS", "STORAGES", "Problem", "manifest_problems"]
 
@@ -46,8 +47,10 @@ MANIFEST_KEYS = frozenset(
 TOKENIZER_KEYS = frozenset(["kind", "sha256", "size", "bos", "eos", "pad", "template_sha256", "protected"])
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# A relative POSIX path without `.`/`..` parts, backslashes or control characters.
-SAFE_PATH = re.compile(r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f]+(/(?!\.{1,2}(/|$))[^/\\\x00-\x1f]+)*")
+# A relative POSIX path without `.`/`..` parts, backslashes, control characters or lone surrogates (no file name has one).
+SAFE_PATH = re.compile(
+    r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\ud800-\udfff]+(/(?!\.{1,2}(/|$))[^/\\\x00-\x1f\ud800-\udfff]+)*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def manifest_problems(body: Mapping[str, Any]) -> list[Problem]:
     if problems:
         return problems
     _one_of(problems, "format", body["format"], ("packtool",))
+    if body["format_version"] != FORMAT_VERSION or type(body["format_version"]) is not int:
+        problems.append(Problem("format_version", f"expected {FORMAT_VERSION}, got {body['format_version']!r}"))
     _one_of(problems, "storage", body["storage"], STORAGES)
     _one_of(problems, "compression", body["compression"], COMPRESSIONS)
     _one_of(problems, "reading", body["reading"], ("all", "limit"))
@@ -78,8 +83,8 @@ def manifest_problems(body: Mapping[str, Any]) -> list[Problem]:
         _integer(problems, name, body[name], 1)
     for name in ("records", "trained"):
         _integer(problems, name, body[name], 0)
-    for name in ("lost", "outcomes"):
-        _counts(problems, name, body[name])
+    _counts(problems, "lost", body["lost"], REASONS[1:])
+    _counts(problems, "outcomes", body["outcomes"], OUTCOMES)
     _settings(problems, "settings", body["settings"])
     for name in ("content_sha256", "manifest_sha256"):
         _sha256(problems, name, body[name])
@@ -127,12 +132,15 @@ def _path(problems: list[Problem], where: str, value: Any) -> None:
         problems.append(Problem(where, f"expected a relative path below the dataset, got {value!r}"))
 
 
-def _counts(problems: list[Problem], where: str, value: Any) -> None:
+def _counts(problems: list[Problem], where: str, value: Any, known: tuple[str, ...]) -> None:
     if not isinstance(value, Mapping):
         problems.append(Problem(where, f"expected an object of counts, got {value!r}"))
         return
     for name, count in value.items():
-        _integer(problems, f"{where}.{name}", count, 0)
+        if name not in known:
+            problems.append(Problem(f"{where}.{name}", f"unknown key; the names are {', '.join(known)}"))
+        else:
+            _integer(problems, f"{where}.{name}", count, 0)
 
 
 def _settings(problems: list[Problem], where: str, value: Any) -> None:

@@ -3,10 +3,9 @@
     Question: {question}
     Answer: {>}{answer}
 
-`{>}` is the mark: what is before it is the prompt, what is after it is trained. A literal brace is doubled: `{{` and
-`}}`. A template file may start with comment lines (`# ...`) and may hold several variants, separated by lines of
-`---`; the first variant whose fields are all filled in the record is used, so an optional field simply has a variant
-without it.
+`{>}` is the mark: what is before it is the prompt, what is after it is trained. A literal brace is doubled: `{{`, `}}`.
+A template may start with comment lines, `{# ... #}`, and may hold several variants, separated by lines of `---`. The
+first variant whose prompt's fields are all filled in the record is used, so an optional field has a variant without it.
 """
 
 import re
@@ -36,10 +35,9 @@ class InstructTemplate:
     required: frozenset[str]
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """Prompt and completion of a record: the first variant whose fields are all non-empty, else the last."""
-        for prompt, completion in self.variants:
-            if all(values[text] for is_field, text in (*prompt, *completion) if is_field):
-                break
+        """Prompt and completion of a record, by the first variant whose prompt's fields are all filled, or the last."""
+        fitting = (v for v in self.variants if all(values[text] for is_field, text in v[0] if is_field))
+        prompt, completion = next(fitting, self.variants[-1])
         return _filled(prompt, values), _filled(completion, values)
 
 
@@ -54,7 +52,7 @@ def parse_instruct(source: str, name: str) -> InstructTemplate:
         UsageError: a brace is lost, a variant has no mark or two, or nothing after it; naming `name`.
     """
     lines = source.split("\n")
-    while lines and lines[0].startswith("#"):
+    while lines[0].startswith("{#") and lines[0].endswith("#}") and len(lines) > 1:
         lines.pop(0)
     bodies = "\n".join(lines).removesuffix("\n").split("\n---\n")
     variants = tuple(_variant(body, name) for body in bodies)

@@ -23,7 +23,7 @@ from packtool.sources.streams import Digest, decoded_chunks, raw_chunks, read_ra
 
 __all__ = ["BLOCK_BYTES", "TEXT_BY", "BlockSplitter", "read_block"]
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 COLUMNAR = ("parquet", "arrow", "arrow_stream")
 LINE_CUTTERS = {"line": cut_lines, "paragraph": cut_paragraphs, "file": cut_whole}
 TEXT_BY = tuple(LINE_CUTTERS)

@@ -113,7 +113,7 @@ def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
 
     files = {"tokenizer.json": str(path), **_optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)}
     config, special, template = _configuration(files)
-    added = {token.content: token for token in read_added_tokens(_read(path), str(path))}
+    added = {token.content: token for token in read_added_tokens(path.read_bytes(), str(path))}
     marked = set(special.values()) | {_content(t) for t in config.get("additional_special_tokens") or []}
     for key, entry in (config.get("added_tokens_decoder") or {}).items():
         content = _content(entry)
@@ -206,10 +206,10 @@ def make_engine(source: TokenizerSource, *, protected: Collection[str] = (), all
     from packtool.tokenizer.hf import HfEngine, read_added_tokens
 
     where = source.files["tokenizer.json"]
-    text = _read(Path(where))
-    known = {token.content for token in read_added_tokens(text, where)}
+    data = Path(where).read_bytes()
+    known = {token.content for token in read_added_tokens(data, where)}
     extra = [token for token in source.added_tokens if token.content not in known]
-    return HfEngine(text, where, protected=protected, extra=extra, allow_special=allow_special)
+    return HfEngine(data, where, protected=protected, extra=extra, allow_special=allow_special)
 
 
 def make_tokenizer(

@@ -8,7 +8,7 @@ import pytest
 from source_helpers import take
 
 from packtool.errors import DataError
-from packtool.sources import BadRecord, BlockSplitter, Record, columnar, find_inputs, read_block
+from packtool.sources import BLOCK_BYTES, BadRecord, BlockSplitter, Record, columnar, find_inputs, read_block
 
 ROWS = [
     {
@@ -49,7 +49,7 @@ def test_rows_come_nested_and_numbered(tmp_path, container):
 def test_large_groups_are_cut_into_row_ranges(tmp_path, monkeypatch, container):
     monkeypatch.setattr(columnar, "BATCH_ROWS", 3)
     (file,) = find_inputs([write_rows(tmp_path / "data", ROWS, container)])
-    blocks, found, _ = take(file, block_bytes=(8 << 20) * 4 // 50_000 + 1)
+    blocks, found, _ = take(file, block_bytes=BLOCK_BYTES * 4 // 50_000 + 1)
     assert max(block.stop - block.start for block in blocks) == 4
     assert [record.place for record in found] == list(range(1, 26))
     assert [record.value for record in found] == ROWS
