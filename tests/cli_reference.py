@@ -25,8 +25,8 @@ def page() -> str:
     parts = [
         "# Commands",
         "Made from `--help` by `python tests/cli_reference.py`; a test keeps it up to date.",
-        "Exit codes: 0 done, 1 the data or a dataset is wrong, 2 the command is wrong, 3 unforeseen, 130 Ctrl-C, 143 SIGTERM. "
-        "stdout carries the answer (the summary, or with `--json` one object), stderr the conversation.",
+        "Exit codes: 0 done, 1 the data or a dataset is wrong, 2 the command is wrong, 3 unforeseen, 130 Ctrl-C, "
+        "143 SIGTERM. stdout carries the answer (the summary, or with `--json` one object), stderr the conversation.",
         f"```\n{help_text()}\n```",
     ]
     for command in COMMANDS:

@@ -61,7 +61,7 @@ def finish(
     )
     tokens = int(layout.length.sum())
     source = prepared.source
-    template = source.chat_template if source is not None and prepared.uses_chat else None
+    template = source.chat_template if source is not None and prepared.spec.messages else None
     manifest = Manifest(
         max_seq_len=prepared.settings.max_seq_len,
         storage=prepared.settings.format,

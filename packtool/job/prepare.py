@@ -36,7 +36,6 @@ class Prepared:
         source: the tokenizer (its files in `tokenizer_folder`), or None where records come as ids.
         overlong: the policy for samples that are too long.
         why: one sentence on how the kind was chosen.
-        uses_chat: whether the chat template is used.
         bos, eos, pad: ids, -1 where there is none.
         tokenizer_size: ids of the vocabulary, or None.
     """
@@ -48,7 +47,6 @@ class Prepared:
     tokenizer_folder: Path
     overlong: str
     why: str
-    uses_chat: bool
     bos: int
     eos: int
     pad: int
@@ -85,8 +83,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
             notice("NO TOKENIZER WAS NAMED: packing with the built-in byte tokenizer, one token a byte (`--tokenizer`)")
         source = _copied(settings, folder)
     template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
-    uses_chat = choice.kind == "chat"
-    chat = make_chat(source, choice.kind)
+    chat = make_chat(source) if choice.messages else None
     protected: set[str] = set()
     if source is not None:
         protected = {token.content for token in source.added_tokens if token.special}
@@ -98,6 +95,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
     spec = TokenizeSpec(
         kind=choice.kind,
         columns=tuple(sorted(choice.columns.items())),
+        messages=choice.messages,
         text_by=settings.text_by,
         template=template,
         tokenizer="" if source is None else str(folder),
@@ -124,7 +122,6 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         tokenizer_folder=folder,
         overlong=settings.overlong if settings.overlong != "auto" else _overlong(choice.kind, settings),
         why=choice.why,
-        uses_chat=uses_chat,
         bos=tokenizer.bos[0] if tokenizer is not None and tokenizer.bos else -1,
         eos=tokenizer.eos if tokenizer is not None and tokenizer.eos is not None else -1,
         pad=tokenizer.pad if tokenizer is not None else (settings.pad_id or 0),
@@ -164,7 +161,7 @@ def _instruct_text(template: str) -> str:
                 f"there is no instruct template or file `{template}`",
                 hint=f"built-in: {names}; or write one: `--template 'Question: {{question}} Answer: {{>}}{{answer}}'`",
             )
-        text = Path(template).read_text("utf-8-sig")
+        text = _file_text(Path(template), "instruct template")
     else:
         text = template
     parse_instruct(text, "--template")
@@ -187,12 +184,18 @@ def _copied(settings: Settings, folder: Path) -> TokenizerSource:
 
 def _chat_text(name: str) -> str:
     if Path(name).is_file():
-        try:
-            return Path(name).read_text("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"chat template `{name}` is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        return _file_text(Path(name), "chat template")
     if f"{name.removesuffix('.jinja')}.jinja" in list_templates():
         return read_template(f"{name.removesuffix('.jinja')}.jinja")
     raise UsageError(
         f"there is no chat template or file `{name}`", hint="`packtool ls templates` lists the built-in ones"
     )
+
+
+def _file_text(path: Path, what: str) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{what} `{path}` is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise UsageError(f"{what} `{path}` cannot be read: {error.strerror}") from None

@@ -95,6 +95,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             near = difflib.get_close_matches(key, _HINTS, n=1)
             problems.append(f"`{name}` is no setting" + (f"; did you mean `{near[0]}`?" if near else ""))
             continue
+        if value is None:  # not given
+            continue
         try:
             given[key] = _typed(key, value)
         except ValueError as error:
@@ -112,7 +114,9 @@ def _typed(name: str, value: Any) -> Any:
     """One value as its setting's type."""
     hint = _HINTS[name]
     if name == "inputs":
-        items = [value] if isinstance(value, str | Path) else list(value)
+        items = [value] if isinstance(value, str | Path) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(f"`{name}`: expected a list of files, got {value!r}")
         return tuple(str(item) for item in items)
     if get_origin(hint) is not None and get_origin(hint).__name__ == "Mapping":
         if not isinstance(value, Mapping):
@@ -123,15 +127,11 @@ def _typed(name: str, value: Any) -> Any:
             raise ValueError(f"`{name}`: expected true or false, got {value!r}")
         return value
     if hint is int or int in get_args(hint):
-        if value is None and hint is not int:
-            return None
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"`{name}`: expected an integer, got {value!r}")
         if value < _LEAST[name]:
             raise ValueError(f"`{name}`: expected at least {_LEAST[name]}, got {value}")
         return value
-    if value is None:
-        return ""
     if isinstance(value, bool | Mapping | list):
         raise ValueError(f"`{name}`: expected text, got {value!r}")
     text = str(value)

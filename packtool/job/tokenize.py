@@ -33,12 +33,14 @@ class TokenizeSpec:
         tokenizer: folder of the tokenizer's files, or an empty string where records come as ids.
         protected: tokens that are never made from a record's text.
         columns: (field, column) pairs.
+        messages: whether a chat template renders the records.
         share: the part of the records that is kept, drawn by a hash of `seed` and the record's place.
         Others are named as in Settings.
     """
 
     kind: str
     columns: tuple[tuple[str, str], ...]
+    messages: bool
     text_by: str
     template: str
     tokenizer: str
@@ -75,13 +77,13 @@ class Pipeline:
     tokenizer: Tokenizer | None
 
 
-def make_chat(source: TokenizerSource | None, kind: str) -> ChatTemplate | None:
-    """The chat template of a tokenizer, calibrated, for kinds that may need one.
+def make_chat(source: TokenizerSource | None) -> ChatTemplate | None:
+    """The chat template of a tokenizer, calibrated; None where it has none.
 
     Raises:
         UsageError: the template's assistant turns cannot be found with proof.
     """
-    if source is None or source.chat_template is None or kind not in ("chat", "completion"):
+    if source is None or source.chat_template is None:
         return None
     return ChatTemplate(
         source.chat_template,
@@ -105,7 +107,7 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         spec.kind,
         dict(spec.columns),
         instruct=parse_instruct(spec.template, "--template") if spec.kind == "instruct" else None,
-        chat=make_chat(source, spec.kind),
+        chat=make_chat(source) if spec.messages else None,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
     )

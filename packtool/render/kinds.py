@@ -8,6 +8,7 @@ chat         messages or conversations                          what the assista
 tokens       input_ids or tokens (+ labels or a mask)           what labels or mask say
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,12 +40,14 @@ class Choice:
         columns: field -> column of the records, as far as it is known.
         template: name of the instruct template, or an empty string.
         why: one sentence for people.
+        messages: whether the records hold messages, which a chat template renders.
     """
 
     kind: str
     columns: Mapping[str, str]
     template: str
     why: str
+    messages: bool = False
 
 
 def choose_kind(
@@ -70,6 +73,13 @@ def choose_kind(
             for name, value in record.items():
                 if seen.get(name) is None:
                     seen[name] = value
+    choice = _chosen(kind, columns, template, seen)
+    sides = [seen.get(choice.columns.get(field, field)) for field in ("prompt", "completion")]
+    messages = choice.kind == "chat" or (choice.kind == "completion" and any(isinstance(s, list) for s in sides))
+    return dataclasses.replace(choice, messages=messages)
+
+
+def _chosen(kind: str, columns: Mapping[str, str], template: str, seen: Mapping[str, Any]) -> Choice:
     names = ", ".join(f"`{name}`" for name in seen) or "none"
     if kind != "auto":
         return Choice(

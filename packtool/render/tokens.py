@@ -78,11 +78,13 @@ def _integers(record: Mapping[str, Any], column: str, length: int | None = None)
     if not isinstance(value, list):
         raise RecordError(f"column `{column}` is {_kind(value)}, expected a list of integers")
     try:
-        array = np.array(value, np.int64) if value else np.zeros(0, np.int64)
-    except (ValueError, TypeError, OverflowError):
-        array = np.zeros((0, 0), np.int64)
-    if array.ndim != 1 or any(isinstance(item, float) for item in value):
+        found = np.array(value) if value else np.zeros(0, np.int64)
+    except ValueError:  # lists of several lengths
+        found = np.zeros((0, 0))
+    # numpy's own choice of type: text, nulls, floats and integers beyond 64 bits give themselves away by it.
+    if found.ndim != 1 or found.dtype.kind not in "ib":
         raise RecordError(f"column `{column}` is not a flat list of integers")
+    array = found.astype(np.int64)
     if length is not None and len(array) != length:
         raise RecordError(f"column `{column}` has {len(array)} entries, expected one for each of {length} tokens")
     return array

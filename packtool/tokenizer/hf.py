@@ -103,6 +103,9 @@ class HfEngine:
             self._ids[content] = true
             if content in names and inside != true and true < len(vocabulary) and vocabulary[true] == content:
                 in_vocabulary.append(true)  # the model itself might make it from text
+        self._inside = {
+            int(self._true[i]): i for i in np.flatnonzero(self._true != np.arange(len(vocabulary))).tolist()
+        }
         self._from_text = np.array(in_vocabulary, np.uint32)
         self._break = inner.token_to_id(_BREAK)
         self.size = 1 + max(int(self._true[i]) for i, t in enumerate(vocabulary) if t is not None and i != self._break)
@@ -199,10 +202,8 @@ class HfEngine:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids, control tokens included."""
-        inside = {int(true): place for place, true in enumerate(self._true) if int(true) != place}
-        back = {name: token for token, name in zip(self._cutter.tokens, self._names, strict=True)}
-        text = str(self._inner.decode([inside.get(int(i), int(i)) for i in ids], skip_special_tokens=False))
-        for name, token in back.items():
+        text = str(self._inner.decode([self._inside.get(int(i), int(i)) for i in ids], skip_special_tokens=False))
+        for name, token in zip(self._names, self._cutter.tokens, strict=True):
             text = text.replace(name, token)
         return text
 

@@ -10,6 +10,7 @@ processes.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,9 +33,11 @@ tokenizer = Tokenizer.from_file(sys.argv[2])
 loaded = time.perf_counter()
 tokens = 0
 for start in range(0, len(texts), 1000):
-    tokens += sum(len(e.ids) for e in tokenizer.encode_batch_fast(texts[start : start + 1000], add_special_tokens=False))
+    encodings = tokenizer.encode_batch_fast(texts[start : start + 1000], add_special_tokens=False)
+    tokens += sum(len(encoding.ids) for encoding in encodings)
 done = time.perf_counter()
-print(json.dumps({"load": loaded - began, "encode": done - loaded, "tokens": tokens, "bytes": sum(len(t.encode()) for t in texts)}))
+size = sum(len(text.encode()) for text in texts)
+print(json.dumps({"load": loaded - began, "encode": done - loaded, "tokens": tokens, "bytes": size}))
 """
 
 
@@ -82,19 +85,15 @@ def main() -> None:
     parser.add_argument("--format", default="npy")
     parser.add_argument("--compression", default="none")
     args = parser.parse_args()
-    import os
-
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false" if args.workers == 1 else "true"}
     walls, bares, peaks = [], [], []
     for _ in range(args.repeats):
         with tempfile.TemporaryDirectory() as folder:
-            wall, peak, out = watched(
-                [sys.executable, "-m", "packtool", "pack", str(args.data), "--max-seq-len", "4096", "--template", "alpaca",
-                 "--columns", "instruction=question,output=answer", "--tokenizer", str(args.tokenizer), "--json",
-                 "-o", f"{folder}/out", "--workers", str(args.workers), "--format", args.format,
-                 "--compression", args.compression],
-                environment,
-            )  # fmt: skip
+            flags = "--max-seq-len 4096 --template alpaca --columns instruction=question,output=answer --json"
+            flags += f" -o {folder}/out --workers {args.workers} --format {args.format}"
+            flags += f" --compression {args.compression}"
+            command = [sys.executable, "-m", "packtool", "pack", str(args.data), "--tokenizer", str(args.tokenizer)]
+            wall, peak, out = watched([*command, *flags.split()], environment)
             shards = sum(path.stat().st_size for path in Path(f"{folder}/out").glob("shard-*/*"))
             shards += sum(path.stat().st_size for path in Path(f"{folder}/out").glob("shard-*.*"))
         summary = json.loads(out)

@@ -32,8 +32,9 @@ def qwen(shared):
 
 
 ALPACA_WITH_INPUT = (
-    "Below is an instruction that describes a task, paired with an input that provides further context. Write a response "
-    "that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
+    "Below is an instruction that describes a task, paired with an input that provides further context. "
+    "Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
 )
 ALPACA_WITHOUT = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
