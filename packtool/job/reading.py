@@ -53,19 +53,24 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     ]
     total = sum(file.size for file in prepared.inputs)
     state = {"records": 0, "stop": False}
+    marks: list[int] = []  # bytes read when each block was cut, for the progress
 
     def tasks() -> Iterator[BlockTask]:
+        before = 0
         for splitter in splitters:
             for block in splitter:
                 if state["stop"]:
                     return
+                marks.append(before + splitter.consumed)
                 yield BlockTask(prepared.spec, str(store), block)
+            before += splitter.consumed
 
     segments: list[SegmentInfo] = []
     keep: list[int] = []  # records of each segment that count
     warnings: dict[str, tuple[int, str]] = {}
-    done = 0
     progress("tokenize", 0, total)
+    if workers > 1 and total > BLOCK_BYTES:
+        make_pipeline.cache_clear()  # the workers load their own; this process needs its memory for the plan
     feed = tasks()
     for info in run_tasks(tokenize_block, feed, workers):
         wanted = info.records if limit < 0 else min(info.records, limit - state["records"])
@@ -79,14 +84,11 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
             before, first = warnings.get(text, (0, f"{file.name}, {place_name(file.container)} {place}"))
             warnings[text] = (before + count, first)
         state["records"] += wanted
-        done = min(total, done + file.size // max(1, -(-file.size // BLOCK_BYTES)))
-        progress("tokenize", done, total)
+        progress("tokenize", min(total, marks[len(segments) - 1]), total)
         if 0 <= limit <= state["records"]:
             state["stop"] = True
             break
     progress("tokenize", total, total)
-    if workers > 1:
-        make_pipeline.cache_clear()
     return _collect(prepared, store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
 
 

@@ -41,6 +41,7 @@ class BlockSplitter:
     Attributes:
         sha256: of the file's raw bytes once every block was taken; `unread` before that.
         places: lines, rows or elements in the blocks taken so far, blank lines included.
+        consumed: raw bytes read so far; for Parquet and Arrow, 0 until the end.
     """
 
     def __init__(self, file: InputFile, index: int, *, block_bytes: int = BLOCK_BYTES, text_by: str = "line") -> None:
@@ -50,6 +51,7 @@ class BlockSplitter:
         self.text_by = text_by
         self.sha256 = "unread"
         self.places = 0
+        self.consumed = 0
 
     def __iter__(self) -> Iterator[Block]:
         """Start at the file's first block."""
@@ -58,6 +60,7 @@ class BlockSplitter:
             raise UsageError(f"`block_bytes`: expected at least 1, got {self.block_bytes}")
         self.sha256 = "unread"
         self.places = 0
+        self.consumed = 0
         digest = hashlib.sha256()
         for number, cut in enumerate(self._cuts(digest)):
             self.places = cut.first - 1 + cut.places
@@ -77,6 +80,7 @@ class BlockSplitter:
 
     def _cuts(self, digest: Digest) -> Iterator[Cut]:
         file = self.file
+        digest = _Counted(digest, self)
         if file.container in COLUMNAR:
             rows = max(1, ROWS_PER_BLOCK * self.block_bytes // BLOCK_BYTES)
             yield from cut_columnar(file.path, file.name, file.container, rows)
@@ -91,6 +95,20 @@ class BlockSplitter:
         else:
             cutter = LINE_CUTTERS[self.text_by if file.container == "text" else "line"]
             yield from cutter(chunks, skipped, self.block_bytes, with_data=file.compression != "none")
+
+
+class _Counted:
+    """A digest that tells its splitter how much it was given."""
+
+    def __init__(self, digest: Digest, splitter: BlockSplitter) -> None:
+        self._digest, self._splitter = digest, splitter
+
+    def update(self, data: bytes, /) -> None:
+        self._digest.update(data)
+        self._splitter.consumed += len(data)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
 
 
 def read_block(
