@@ -2,13 +2,16 @@
 
 import copy
 import hashlib
+import inspect
 import json
+import re
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from packtool.format import manifest_problems
+from packtool.format import manifest_problems, rules
 
 ROOT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "conformance"
@@ -81,3 +84,30 @@ def test_the_schema_agrees_or_is_said_not_to(case):
 def test_problems_come_in_a_fixed_order():
     case = next(case.values[0] for case in CASES if case.values[0]["name"].startswith("all missing and unknown keys"))
     assert [problem.where for problem in manifest_problems(manifest_of(case))] == case["problems"]
+
+
+def test_every_rule_has_a_case():
+    """Every line of the rules is run by the corpus, and every key is at fault in some case."""
+    path = manifest_problems.__code__.co_filename
+    ran = set()
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename != path:
+            return None
+        ran.add(frame.f_lineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for case in CASES:
+            for problem in manifest_problems(manifest_of(case.values[0])):
+                str(problem)
+    finally:
+        sys.settrace(before)
+    functions = [value for value in vars(rules).values() if inspect.isfunction(value) and value.__code__.co_filename == path]
+    assert len(functions) > 10
+    lines = {line for function in functions for _, _, line in function.__code__.co_lines() if line is not None}
+    assert sorted(lines - ran - {function.__code__.co_firstlineno for function in functions}) == []
+    at_fault = {re.split(r"[.\[]", where)[0] for case in CASES for where in case.values[0]["problems"]}
+    assert set(BASE) <= at_fault

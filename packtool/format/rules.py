@@ -47,7 +47,7 @@ MANIFEST_KEYS = frozenset(
 TOKENIZER_KEYS = frozenset(["kind", "sha256", "size", "bos", "eos", "pad", "template_sha256", "protected"])
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# A relative POSIX path without `.`/`..` parts, backslashes, control characters or lone surrogates (no file name has one).
+# A relative POSIX path without `.` or `..` parts, backslashes, control characters or lone surrogates.
 SAFE_PATH = re.compile(
     r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\ud800-\udfff]+(/(?!\.{1,2}(/|$))[^/\\\x00-\x1f\ud800-\udfff]+)*"
 )
