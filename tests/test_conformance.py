@@ -105,7 +105,9 @@ def test_every_rule_has_a_case():
                 str(problem)
     finally:
         sys.settrace(before)
-    functions = [value for value in vars(rules).values() if inspect.isfunction(value) and value.__code__.co_filename == path]
+    functions = [
+        value for value in vars(rules).values() if inspect.isfunction(value) and value.__code__.co_filename == path
+    ]
     assert len(functions) > 10
     lines = {line for function in functions for _, _, line in function.__code__.co_lines() if line is not None}
     assert sorted(lines - ran - {function.__code__.co_firstlineno for function in functions}) == []

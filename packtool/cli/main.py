@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import packtool
-from packtool.cli.console import say_error
+from packtool.cli.console import say, say_error
 from packtool.cli.copy import cp
 from packtool.cli.listing import ls
 from packtool.cli.pack import pack
@@ -23,7 +23,6 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="packtool",
     help="Pack training samples offline, once, on CPUs, into memory-mapped shards.",
-    no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -39,13 +38,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _program(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Pack training samples offline, once, on CPUs, into memory-mapped shards."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(2)
 
 
 # Some releases of typer carry their own copy of click, so the classes are found through typer's public names.
@@ -71,6 +74,8 @@ def _run(arguments: list[str] | None) -> int:
     try:
         outcome: Any = app(args=arguments, prog_name="packtool", standalone_mode=False)
         sys.stdout.flush()
+        if outcome == 130:  # what newer releases of typer make of Ctrl-C
+            raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0
     except UsageError as error:
         say_error(error.message, error.hint)
@@ -97,9 +102,11 @@ def _run(arguments: list[str] | None) -> int:
         say_error("terminated; nothing was changed", "")
         return 143
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_is_gone()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # what typer makes of it
+            return _reader_is_gone()
+        raise
     except Exception as error:
         traceback.print_exc()
         say_error(
@@ -107,6 +114,12 @@ def _run(arguments: list[str] | None) -> int:
             "this is a defect of packtool; please report it with the lines above",
         )
         return 3
+
+
+def _reader_is_gone() -> int:
+    """The reader of our output went away, as `head` does. Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
 
 
 def _plain(message: str) -> str:

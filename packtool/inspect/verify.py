@@ -29,6 +29,7 @@ from packtool.read.dataset import check_sums
 __all__ = ["Report", "verify"]
 
 _SLOTS = 1 << 18  # slots looked at together
+_REQUIRED = ("ledger.parquet", "settings.yaml")
 _MOST_PLACES = 5  # named for each rule; the rest is counted
 
 
@@ -49,12 +50,27 @@ class Report:
     problems: list[str] = field(default_factory=list)
     without_target: list[int] = field(default_factory=list)
 
-    def add(self, rule: str, places: NDArray[Any] | list[Any], name: str) -> None:
-        """Add a problem for a rule broken at `places`, each called `name` and a number."""
+
+class _Broken:
+    """Broken rules with their places: the first few by number, all by count."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], tuple[list[int], int]] = {}
+
+    def add(self, rule: str, places: NDArray[Any], name: str) -> None:
+        """A rule is broken at `places`, each called `name` and a number."""
         if len(places):
-            shown = ", ".join(str(place) for place in list(places)[:_MOST_PLACES])
-            more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
-            self.problems.append(f"{rule}: {name} {shown}{more}")
+            first, count = self._places.get((rule, name), ([], 0))
+            first = (first + places[:_MOST_PLACES].tolist())[:_MOST_PLACES]
+            self._places[rule, name] = (first, count + len(places))
+
+    def problems(self) -> list[str]:
+        """One sentence a rule."""
+        sentences = []
+        for (rule, name), (first, count) in self._places.items():
+            more = f" and {count - len(first)} more" if count > len(first) else ""
+            sentences.append(f"{rule}: {name} {', '.join(map(str, first))}{more}")
+        return sentences
 
 
 @dataclass
@@ -87,11 +103,15 @@ def verify(path: str | PathLike[str], *, quick: bool = False) -> Report:
             return report
         check_sums(data.path, data.manifest)
         ledger = read_ledger(data.path / "ledger.parquet")
-        pieces, digests = _check_packs(data, report)
+        listed = {entry.path for entry in data.manifest.files}
+        report.problems += [f"the manifest does not list `{name}`" for name in _REQUIRED if name not in listed]
+        broken = _Broken()
+        pieces, digests = _check_packs(data, report, broken)
     except FormatError as error:
         report.problems.append(error.message)
         return report
-    _check_ledger(ledger, pieces, data.manifest, report)
+    _check_ledger(ledger, pieces, data.manifest, broken, report)
+    report.problems += broken.problems()
     _check_totals(ledger, pieces, data.manifest, report)
     digest = content_digest(data.manifest.max_seq_len, digests, ledger_digest(ledger))
     if digest != data.manifest.content_sha256:
@@ -99,19 +119,20 @@ def verify(path: str | PathLike[str], *, quick: bool = False) -> Report:
     return report
 
 
-def _check_packs(data: Dataset, report: Report) -> tuple[_Pieces, bytes]:
+def _check_packs(data: Dataset, report: Report, broken: _Broken) -> tuple[_Pieces, bytes]:
     pieces, digests, first = _Pieces(), [], 0
     step = max(1, _SLOTS // data.manifest.max_seq_len)
     for shard in data.manifest.shards:
         for start in range(first, first + shard.packs, step):
             rows = data.rows(start, min(start + step, first + shard.packs))
             digests.append(pack_digests(rows))
-            _check_rows(rows, start, data.manifest, pieces, report)
+            report.without_target += _check_rows(rows, start, data.manifest, pieces, broken)
         first += shard.packs
     return pieces, b"".join(digests)
 
 
-def _check_rows(rows: PackRows, first: int, manifest: Manifest, pieces: _Pieces, report: Report) -> None:
+def _check_rows(rows: PackRows, first: int, manifest: Manifest, pieces: _Pieces, broken: _Broken) -> list[int]:
+    """Check a slab, remember its pieces, and return the packs without a target."""
     packs, size = rows.tokens.shape
     lengths = rows.seq_lens.astype(np.int64)
     offsets = rows.seq_offsets
@@ -135,45 +156,60 @@ def _check_rows(rows: PackRows, first: int, manifest: Manifest, pieces: _Pieces,
         return first + np.flatnonzero(wrong.any(axis=1))
 
     tokens = manifest.tokenizer
-    report.add("a label is neither -100 nor its token", packs_with(trained & (labels != rows.tokens)), "pack")
-    report.add("padding is trained", packs_with(trained & padding), "pack")
-    report.add("padding is not the padding id", packs_with(padding & (rows.tokens != tokens.pad)), "pack")
-    report.add("a token is outside the vocabulary", packs_with(rows.tokens >= tokens.size), "pack")
-    report.add("input_pos is not the place in the piece", packs_with(rows.input_pos != expected), "pack")
+    broken.add("a label is neither -100 nor its token", packs_with(trained & (labels != rows.tokens)), "pack")
+    broken.add("padding is trained", packs_with(trained & padding), "pack")
+    broken.add("padding is not the padding id", packs_with(padding & (rows.tokens != tokens.pad)), "pack")
+    broken.add("a token is outside the vocabulary", packs_with(rows.tokens >= tokens.size), "pack")
+    broken.add("input_pos is not the place in the piece", packs_with(rows.input_pos != expected), "pack")
     heads = trained.reshape(-1)[place]
-    report.add("the first token of a piece is trained", np.unique(first + pack[heads]), "pack")
-    report.without_target += (first + np.flatnonzero(~trained.any(axis=1))).tolist()
+    broken.add("the first token of a piece is trained", np.unique(first + pack[heads]), "pack")
     sums = np.append(0, np.cumsum(trained.reshape(-1), dtype=np.int64))
     pieces.pack.append(first + pack)
     pieces.start.append(start)
     pieces.length.append(lengths)
     pieces.record.append(rows.records.astype(np.int64))
     pieces.trained.append(sums[place + lengths] - sums[place])
+    without: list[int] = (first + np.flatnonzero(~trained.any(axis=1))).tolist()
+    return without
 
 
-def _check_ledger(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, report: Report) -> None:
+def _check_ledger(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, broken: _Broken, report: Report) -> None:
     rows = len(ledger.record)
     counted = ledger.record == -1
     numbers = np.where(counted, -1, np.arange(rows))
-    report.add("a ledger row does not have its own number", np.flatnonzero(ledger.record != numbers), "row")
-    report.add("a counted row stands before others", np.flatnonzero(counted[:-1] & ~counted[1:]), "row")
+    broken.add("a ledger row does not have its own number", np.flatnonzero(ledger.record != numbers), "row")
+    broken.add("a counted row stands before others", np.flatnonzero(counted[:-1] & ~counted[1:]), "row")
     inputs = len(manifest.inputs)
     outside = ~counted & ((ledger.file < 0) | (ledger.file >= inputs))
-    report.add("a ledger row names no input file", np.flatnonzero(outside), "row")
-    known = (ledger.outcome >= 0) & (ledger.reason >= 0)
-    report.add("a ledger row has an unknown outcome or reason", np.flatnonzero(~known), "row")
-    report.add("a record is counted more or less than once", np.flatnonzero(~counted & (ledger.count != 1)), "row")
+    broken.add("a ledger row names no input file", np.flatnonzero(outside), "row")
+    is_left_out = (ledger.outcome == OUTCOMES.index("left_out")) & (ledger.reason == REASONS.index("limit"))
+    broken.add(
+        "a row is counted but not left out by the limit, or the reverse", np.flatnonzero(counted != is_left_out), "row"
+    )
+    negative = (ledger.tokens < 0) | (ledger.lost < 0) | (ledger.count < 1)
+    broken.add("a ledger row counts below zero", np.flatnonzero(negative), "row")
+    broken.add("a record is counted more or less than once", np.flatnonzero(~counted & (ledger.count != 1)), "row")
     row = np.repeat(np.arange(rows), ledger.pieces)
     packed = np.bincount(row, weights=ledger.lengths, minlength=rows).astype(np.int64)
-    report.add("tokens are not packed + lost", np.flatnonzero(packed + ledger.lost != ledger.tokens), "row")
+    broken.add("tokens are not packed + lost", np.flatnonzero(packed + ledger.lost != ledger.tokens), "row")
     is_packed = ledger.outcome == OUTCOMES.index("packed")
-    report.add(
+    broken.add(
         "a packed record has no place, or another one has", np.flatnonzero(is_packed != (ledger.pieces > 0)), "row"
     )
     whole = np.isin(ledger.reason, [REASONS.index(""), REASONS.index("split")]) & is_packed
-    report.add("a record lost tokens without a reason", np.flatnonzero(whole & (ledger.lost != 0)), "row")
+    broken.add("a record lost tokens without a reason", np.flatnonzero(whole & (ledger.lost != 0)), "row")
     again = (row[1:] == row[:-1]) & (ledger.sample_starts[1:] < ledger.sample_starts[:-1] + ledger.lengths[:-1])
-    report.add("two pieces of a record overlap", np.unique(row[1:][again]), "row")
+    broken.add("two pieces of a record overlap", np.unique(row[1:][again]), "row")
+    beyond = (ledger.sample_starts < 0) | (ledger.sample_starts + ledger.lengths > ledger.tokens[row])
+    broken.add("a piece lies outside its sample", np.unique(row[beyond]), "row")
+    per_file = np.bincount(ledger.file[~counted & ~outside], minlength=inputs)
+    said_records = np.array([entry.records for entry in manifest.inputs], np.int64)
+    # Records that were not drawn share a row without a file, so a file may have fewer rows than records.
+    fits = (per_file <= said_records).all() if counted.any() else np.array_equal(per_file, said_records)
+    if not fits or int(said_records.sum()) != int(ledger.count.sum()):
+        report.problems.append(
+            f"the ledger has {per_file.tolist()} records of the inputs, the manifest says {said_records.tolist()}"
+        )
 
     # The same places, seen from the shards.
     pack, start, length, record = (
@@ -187,10 +223,11 @@ def _check_ledger(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, rep
     differs = np.zeros(len(pack), np.bool_)
     for one, other in zip(said, (pack, start, length, record), strict=True):
         differs |= one != other
-    report.add("ledger and shards differ on a piece", np.unique(pack[differs]), "pack")
+    broken.add("ledger and shards differ on a piece", np.unique(pack[differs]), "pack")
     trained = np.concatenate(found.trained)[np.argsort(order, kind="stable")] if len(order) else np.zeros(0, np.int64)
-    alone = ledger.pieces[row] == 1
-    report.add("a whole sample has no trained token", np.unique(row[alone & (trained == 0)]), "row")
+    whole_piece = ledger.lengths == ledger.tokens[row]
+    whole_piece |= ledger.reason[row] == REASONS.index("truncated")
+    broken.add("a whole sample has no trained token", np.unique(row[whole_piece & (trained == 0)]), "row")
 
 
 def _check_totals(ledger: LedgerColumns, found: _Pieces, manifest: Manifest, report: Report) -> None:

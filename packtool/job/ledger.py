@@ -61,6 +61,7 @@ def make_ledger(rows: RecordRows, items: Items, layout: Layout, policy: str) -> 
     reason = np.zeros(samples, np.int8)
     cut = _REASON["split" if policy == "split" else "truncated"]
     reason[items.too_long & (planned > 0)] = cut
+    reason[pieces > 1] = _REASON["split"]  # a stream that goes on in the next pack cuts short samples too
     reason[packed_tokens < planned] = _REASON["max_packs"]
     dropped = planned == 0
     outcome[dropped] = _DROPPED

@@ -5,6 +5,7 @@ ran.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -110,6 +111,12 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         on_bad=settings.on_bad,
     )
     tokenizer = make_pipeline(spec).tokenizer
+    if source is not None and choice.kind == "text" and _ends_turns(source, settings.eos):
+        eos = settings.eos or source.special["eos_token"]
+        notice(
+            f"EOS `{eos}` is the turn end of the tokenizer's chat template; plain text mostly ends with another token "
+            "(`--eos`)"
+        )
     if tokenizer is not None and tokenizer.eos is None and choice.kind in ("text", "completion", "instruct"):
         raise UsageError(
             "the tokenizer names no EOS token, and this kind of data ends with one", hint="name it: `--eos TOKEN`"
@@ -127,6 +134,15 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         pad=tokenizer.pad if tokenizer is not None else (settings.pad_id or 0),
         tokenizer_size=None if tokenizer is None else tokenizer.size,
     )
+
+
+def _ends_turns(source: TokenizerSource, eos: str) -> bool:
+    """Whether EOS is what the chat template ends a turn with: a model that is trained so on text chats badly."""
+    try:
+        chat = make_chat(source)
+    except UsageError:  # a template that nobody here needs may be as odd as it likes
+        return False
+    return chat is not None and chat.turn_end == (eos or source.special.get("eos_token"))
 
 
 def _overlong(kind: str, settings: Settings) -> str:
@@ -155,7 +171,7 @@ def _instruct_text(template: str) -> str:
     if f"{template}.txt" in list_templates():
         text = read_template(f"{template}.txt")
     elif "{" not in template and "\n" not in template:
-        if not Path(template).is_file():
+        if not os.path.isfile(template):
             names = ", ".join(name.removesuffix(".txt") for name in list_templates() if name.endswith(".txt"))
             raise UsageError(
                 f"there is no instruct template or file `{template}`",
@@ -183,7 +199,7 @@ def _copied(settings: Settings, folder: Path) -> TokenizerSource:
 
 
 def _chat_text(name: str) -> str:
-    if Path(name).is_file():
+    if os.path.isfile(name):
         return _file_text(Path(name), "chat template")
     if f"{name.removesuffix('.jinja')}.jinja" in list_templates():
         return read_template(f"{name.removesuffix('.jinja')}.jinja")

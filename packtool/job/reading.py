@@ -3,8 +3,9 @@
 Segments are committed in input order, so errors and `--limit N` do not depend on how many workers there are.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,7 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     total = sum(file.size for file in prepared.inputs)
     state = {"records": 0, "stop": False}
     marks: list[int] = []  # bytes read when each block was cut, for the progress
+    given: deque[BlockTask] = deque()  # tasks whose results are awaited; kept under `--limit N` only
 
     def tasks() -> Iterator[BlockTask]:
         before = 0
@@ -62,7 +64,10 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
                 if state["stop"]:
                     return
                 marks.append(before + splitter.consumed)
-                yield BlockTask(prepared.spec, str(store), block)
+                task = BlockTask(prepared.spec, str(store), block, limit)
+                if limit >= 0:
+                    given.append(task)
+                yield task
             before += splitter.consumed
 
     segments: list[SegmentInfo] = []
@@ -74,6 +79,9 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     feed = tasks()
     for info in run_tasks(tokenize_block, feed, workers):
         wanted = info.records if limit < 0 else min(info.records, limit - state["records"])
+        task = given.popleft() if limit >= 0 else None
+        if task is not None and wanted < info.records:
+            info = tokenize_block(replace(task, limit=wanted))  # as if the later records were not there
         file = prepared.inputs[info.file]
         for row, place, message, hint in info.bad:
             if row < wanted and prepared.settings.on_bad == "error":
@@ -134,8 +142,11 @@ def _collect(
         details=details,
         left_out=sum(info.left_out for info in segments),
     )
+    # How far the splitter had read ahead when `--limit` stopped depends on the workers; the dataset must not.
+    whole = segments[-1].file if stopped else len(splitters)
     inputs = tuple(
-        InputEntry(s.file.name, s.file.size, s.sha256, count) for s, count in zip(splitters, counts, strict=True)
+        InputEntry(s.file.name, s.file.size, s.sha256 if place < whole else "unread", count)
+        for place, (s, count) in enumerate(zip(splitters, counts, strict=True))
     )
     if not records and not rows.left_out:
         raise DataError(

@@ -24,6 +24,7 @@ from packtool.job.prepare import Prepared, prepare
 from packtool.job.reading import Progress, Read, tokenize_inputs
 from packtool.job.settings import Settings, parse_size
 from packtool.job.summary import Summary, summarize
+from packtool.job.tokenize import make_pipeline
 from packtool.job.write import ShardDone, ShardTask, save_pieces, write_shard
 from packtool.plan import Layout
 from packtool.sources.sniff import COMPRESSED_ENDINGS, DATA_ENDINGS
@@ -49,7 +50,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
     if scratch.exists():
         shutil.rmtree(scratch)  # what a killed run left
     try:
-        scratch.mkdir(parents=True)
+        scratch.mkdir()
     except OSError as error:
         raise UsageError(
             f"`{scratch.parent}` cannot be written to: {error.strerror}", hint="choose another `--out`"
@@ -75,6 +76,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
         )  # fmt: skip
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        make_pipeline.cache_clear()  # the next run may have other files in a scratch folder of the same name
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _out_path(settings: Settings) -> Path:
     first = settings.inputs[0]
     if first == "-":
         raise UsageError("standard input has no name to call the dataset by", hint="name it: `--out DIR`")
-    path = Path(settings.root or ".") / Path(first).expanduser()
+    path = Path(os.path.abspath(Path(settings.root).expanduser() / Path(first).expanduser()))
     if any(sign in first for sign in "*?["):
         raise UsageError(f"the glob `{first}` has no name to call the dataset by", hint="name it: `--out DIR`")
     name = path.name
@@ -115,7 +117,7 @@ def _out_path(settings: Settings) -> Path:
             name = name[: -len(suffix)]
         else:
             break
-    return Path(os.path.abspath(path)).with_name(f"{name or path.name}.packed")
+    return path.with_name(f"{name or path.name}.packed")
 
 
 def _write(

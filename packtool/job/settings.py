@@ -8,6 +8,7 @@ Settings that shape the data are recorded in the dataset (`settings.yaml`, manif
 
 import dataclasses
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -132,6 +133,8 @@ def _typed(name: str, value: Any) -> Any:
         if value < _LEAST[name]:
             raise ValueError(f"`{name}`: expected at least {_LEAST[name]}, got {value}")
         return value
+    if isinstance(value, bool) and "yes" in _CHOICES.get(name, ()):
+        value = "yes" if value else "no"  # YAML reads a bare yes or no as a boolean
     if isinstance(value, bool | Mapping | list):
         raise ValueError(f"`{name}`: expected text, got {value!r}")
     text = str(value)
@@ -182,7 +185,7 @@ def parse_size(text: str) -> int:
     """Bytes of `512MiB`, `1GB` or `100000`.
 
     Raises:
-        UsageError: it is no size, or less than 1 MB.
+        UsageError: it is no size, or less than a byte.
     """
     match = re.fullmatch(r"(\d+)\s*([KMGT]i?)?B?", text, re.IGNORECASE)
     if not match:
@@ -218,9 +221,12 @@ def read_config(path: Path) -> dict[str, Any]:
         values["inputs"] = [values["inputs"]]
     if isinstance(values.get("inputs"), list) and "root" not in values:
         values["root"] = str(here)
+    for name in ("root", "out"):
+        if isinstance(values.get(name), str) and values[name]:
+            values[name] = str(here / Path(values[name]).expanduser())
     for name in ("tokenizer", "chat_template", "template"):
         value = values.get(name)
-        if isinstance(value, str) and "\n" not in value and (here / value).exists():
+        if isinstance(value, str) and "\n" not in value and os.path.exists(here / value):
             values[name] = str(here / value)
     return values
 

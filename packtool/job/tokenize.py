@@ -57,11 +57,12 @@ class TokenizeSpec:
 
 @dataclass(frozen=True, slots=True)
 class BlockTask:
-    """One task of the stage."""
+    """One task of the stage; `limit` is how many of the block's records count at most, -1 for all."""
 
     spec: TokenizeSpec
     store: str
     block: Block
+    limit: int = -1
 
     @property
     def title(self) -> str:
@@ -125,7 +126,7 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
                 rows.left_out += 1
                 continue
             rows.add(record)
-            if rows.bad and task.spec.on_bad == "error":
+            if (rows.bad and task.spec.on_bad == "error") or len(rows.places) == task.limit:
                 break
         rows.flush()
         return writer.close(

@@ -10,6 +10,7 @@ HF_ENDPOINT.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -43,9 +44,9 @@ def find_tokenizer(spec: str) -> TokenizerSource:
     if spec == "bytes":
         return _bytes_source({})
     path = Path(spec).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, not startled by a name that is too long
         return _from_folder(path)
-    if path.is_file():
+    if os.path.isfile(path):
         return _from_file(path)
     if _HUB_NAME.fullmatch(spec) and not spec.startswith((".", "/")):
         return _from_folder(_from_hub(spec))
@@ -57,8 +58,11 @@ def find_tokenizer(spec: str) -> TokenizerSource:
 
 def _from_hub(name: str) -> Path:
     import huggingface_hub
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     patterns = ["tokenizer.json", _CONFIG, _SPECIAL_MAP, _TEMPLATE, "tokenizer.model"]
+    bars = not are_progress_bars_disabled()
+    disable_progress_bars()  # it draws them wherever stderr leads to
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # the hub client raises many kinds; each says what went wrong
@@ -67,6 +71,9 @@ def _from_hub(name: str) -> Path:
             f"there is no folder or file `{name}`, and the hub did not give a tokenizer by that name: {first}",
             hint="check the spelling, HF_HUB_OFFLINE and the network, or give a folder",
         ) from None
+    finally:
+        if bars:
+            enable_progress_bars()
 
 
 def _from_folder(folder: Path) -> TokenizerSource:
@@ -113,7 +120,7 @@ def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
 
     files = {"tokenizer.json": str(path), **_optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)}
     config, special, template = _configuration(files)
-    added = {token.content: token for token in read_added_tokens(path.read_bytes(), str(path))}
+    added = {token.content: token for token in read_added_tokens(_read_bytes(path), str(path))}
     marked = set(special.values()) | {_content(t) for t in config.get("additional_special_tokens") or []}
     for key, entry in (config.get("added_tokens_decoder") or {}).items():
         content = _content(entry)
@@ -169,7 +176,7 @@ def _json_object(path: str | None) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(_read(Path(path)))
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise DataError(f"`{path}` is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise DataError(f"`{path}` is not a configuration: expected an object, got {type(value).__name__}")
@@ -178,9 +185,14 @@ def _json_object(path: str | None) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig")
+        return _read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"`{path}` is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}") from None
 
