@@ -168,7 +168,7 @@ def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
             return
         try:
             answer: tuple[bool, Any] = (True, function(task))
-        except PackError as error:
+        except (PackError, OSError) as error:
             answer = (False, error)
         except Exception as error:  # it may not survive pickling; its story does
             answer = (False, RuntimeError("".join(traceback.format_exception(error))))

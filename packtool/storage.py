@@ -4,20 +4,22 @@ A file appears whole or not at all: it is written beside its place under a tempo
 the same way: it is built in a scratch folder beside the output and renamed when its manifest is written.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from packtool.errors import UsageError
 from packtool.format import FileEntry
 
 __all__ = [
+    "claimed_scratch",
     "file_entries",
     "free_place",
     "publish",
-    "scratch_folder",
     "sha256_file",
     "sha256_text",
     "tree_size",
@@ -53,9 +55,50 @@ def tree_size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def scratch_folder(out: Path) -> Path:
-    """Where a run that makes `out` keeps its unfinished work: a hidden folder beside it, on the same file system."""
-    return out.with_name(f".{out.name}.packing")
+@contextmanager
+def claimed_scratch(out: Path) -> Iterator[Path]:
+    """A run's scratch folder: hidden, beside `out`, on its file system, empty, this run's alone, removed at the end.
+
+    What a killed run left there is swept. A lock on the folder tells it from one that is in use.
+
+    Raises:
+        UsageError: another run makes the same `out`, or the place cannot be written to.
+    """
+    scratch = out.with_name(f".{out.name}.packing")
+    handle = _locked(scratch, out)
+    try:
+        for path in scratch.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked(scratch: Path, out: Path) -> int:
+    while True:
+        try:
+            scratch.mkdir(exist_ok=True)
+            handle = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise UsageError(
+                f"`{scratch.parent}` cannot be written to: {error.strerror}", hint="choose another `--out`"
+            ) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(scratch)):
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise UsageError(
+                f"another run is making `{out}` at this moment", hint="wait for it, or choose another `--out`"
+            ) from None
+        except FileNotFoundError:
+            pass  # the run before removed it between our opening and our lock: take a new one
+        os.close(handle)
 
 
 def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
@@ -82,11 +125,17 @@ def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
 
 def publish(built: Path, out: Path) -> None:
     """Rename a finished folder to its place; a dataset that is there is moved aside first and then removed."""
+    if not out.exists():
+        os.rename(built, out)
+        return
     old = out.with_name(f".{out.name}.old")
-    if out.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(out, old)
-    os.rename(built, out)
+    shutil.rmtree(old, ignore_errors=True)
+    os.rename(out, old)
+    try:
+        os.rename(built, out)
+    except BaseException:  # a signal as well: what was there stays there
+        os.rename(old, out)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 

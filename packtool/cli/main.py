@@ -1,5 +1,6 @@
 """The program: its commands, and how errors become exit codes."""
 
+import errno
 import os
 import signal
 import sys
@@ -108,6 +109,9 @@ def _run(arguments: list[str] | None) -> int:
             return _reader_is_gone()
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            say_error(f"no space is left on the disk: {error}", "free some, or choose another `--out`")
+            return 3
         traceback.print_exc()
         say_error(
             f"unforeseen: {type(error).__name__}: {error}",

@@ -16,7 +16,7 @@ __all__ = ["pack"]
 
 def pack(
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="INPUT...", help="Files, folders, globs, or - for standard input.")
+        list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or - for standard input.")
     ] = None,
     max_seq_len: Annotated[int | None, typer.Option(help="Slots of a pack.")] = None,
     out: Annotated[

@@ -7,7 +7,6 @@ Everything unfinished lies in a hidden scratch folder beside the output, which i
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from packtool.job.tokenize import make_pipeline
 from packtool.job.write import ShardDone, ShardTask, save_pieces, write_shard
 from packtool.plan import Layout
 from packtool.sources.sniff import COMPRESSED_ENDINGS, DATA_ENDINGS
-from packtool.storage import free_place, publish, scratch_folder, tree_size
+from packtool.storage import claimed_scratch, free_place, publish, tree_size
 from packtool.store import SAMPLE
 
 __all__ = ["Notice", "Progress", "run"]
@@ -46,16 +45,8 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
     out = _out_path(settings)
     if not dry_run:
         free_place(out, overwrite=settings.overwrite, manifest=MANIFEST)
-    scratch = scratch_folder(out)
-    if scratch.exists():
-        shutil.rmtree(scratch)  # what a killed run left
-    try:
-        scratch.mkdir()
-    except OSError as error:
-        raise UsageError(
-            f"`{scratch.parent}` cannot be written to: {error.strerror}", hint="choose another `--out`"
-        ) from None
-    try:
+    make_pipeline.cache_clear()  # the last run may have had other files in a scratch folder of the same name
+    with claimed_scratch(out) as scratch:
         prepared = prepare(settings, scratch, notice)
         seconds = {"prepare": time.monotonic() - began}
         workers = settings.workers or available_cores()
@@ -74,9 +65,6 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
             prepared, read.rows, items, layout, ledger,
             warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
         )  # fmt: skip
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        make_pipeline.cache_clear()  # the next run may have other files in a scratch folder of the same name
 
 
 @contextmanager

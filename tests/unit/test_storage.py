@@ -8,10 +8,10 @@ import pytest
 from packtool.errors import UsageError
 from packtool.format import FileEntry
 from packtool.storage import (
+    claimed_scratch,
     file_entries,
     free_place,
     publish,
-    scratch_folder,
     sha256_file,
     sha256_text,
     tree_size,
@@ -81,8 +81,38 @@ def test_tree_size_counts_files_in_all_folders(tmp_path):
     assert tree_size(tmp_path) == 7
 
 
-def test_scratch_is_a_hidden_neighbour(tmp_path):
-    assert scratch_folder(tmp_path / "set.packed") == tmp_path / ".set.packed.packing"
+def test_a_run_has_its_scratch_folder_beside_its_output_for_itself_and_removes_it(tmp_path):
+    out = tmp_path / "set.packed"
+    with claimed_scratch(out) as scratch:
+        assert scratch == tmp_path / ".set.packed.packing"
+        (scratch / "work").mkdir()
+        with (
+            pytest.raises(UsageError, match="another run is making `.*set.packed` at this moment"),
+            claimed_scratch(out),
+        ):
+            pass
+        assert (scratch / "work").is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_swept(tmp_path):
+    left = tmp_path / ".set.packed.packing"
+    (left / "store").mkdir(parents=True)
+    (left / "store" / "tokens.bin").write_bytes(b"x")
+    (left / "link").symlink_to(tmp_path)
+    with claimed_scratch(tmp_path / "set.packed") as scratch:
+        assert list(scratch.iterdir()) == []
+    assert tmp_path.is_dir()
+
+
+def test_an_old_dataset_comes_back_when_it_cannot_be_replaced(tmp_path):
+    old = tmp_path / "set.packed"
+    old.mkdir()
+    (old / "manifest.json").write_text("old")
+    with pytest.raises(FileNotFoundError):
+        publish(tmp_path / "missing", old)
+    assert (old / "manifest.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["set.packed"]
 
 
 # ---------------------------------------------------------------------------------------------------------- free_place
