@@ -87,18 +87,21 @@ def _locked(scratch: Path, out: Path) -> int:
             raise UsageError(
                 f"`{scratch.parent}` cannot be written to: {error.strerror}", hint="choose another `--out`"
             ) from None
+        kept = False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(scratch)):
-                return handle
+            kept = os.path.samestat(os.fstat(handle), os.stat(scratch))
         except BlockingIOError:
-            os.close(handle)
             raise UsageError(
                 f"another run is making `{out}` at this moment", hint="wait for it, or choose another `--out`"
             ) from None
         except FileNotFoundError:
             pass  # the run before removed it between our opening and our lock: take a new one
-        os.close(handle)
+        finally:
+            if not kept:
+                os.close(handle)
+        if kept:
+            return handle
 
 
 def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
@@ -123,8 +126,13 @@ def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
         )
 
 
-def publish(built: Path, out: Path) -> None:
-    """Rename a finished folder to its place; a dataset that is there is moved aside first and then removed."""
+def publish(built: Path, out: Path, *, overwrite: bool, manifest: str) -> None:
+    """Rename a finished folder to its place; a dataset that is there is moved aside first and then removed.
+
+    Raises:
+        UsageError: something came to lie there during the run that must not be replaced.
+    """
+    free_place(out, overwrite=overwrite, manifest=manifest)
     if not out.exists():
         os.rename(built, out)
         return

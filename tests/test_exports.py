@@ -8,7 +8,7 @@ import pytest
 import typer
 
 import packtool
-from packtool.cli.main import app
+from packtool.cli.program import app
 from packtool.job import Settings
 
 NAMES = {

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import packtool
-from packtool.cli.main import app
+from packtool.cli.program import app
 from packtool.format import (
     COMPRESSIONS,
     OUTCOMES,

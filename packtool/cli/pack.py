@@ -48,7 +48,8 @@ def pack(
     ] = None,
     pad_id: Annotated[int | None, typer.Option(help="Id of padding slots.")] = None,
     allow_special: Annotated[
-        bool | None, typer.Option("--allow-special", help="Recognise control tokens in the records' own text.")
+        bool | None,
+        typer.Option("--allow-special/--no-allow-special", help="Recognise control tokens in the records' own text."),
     ] = None,
     train_on: Annotated[str | None, typer.Option(help="completion, or all for every token.")] = None,
     overlong: Annotated[
@@ -57,7 +58,10 @@ def pack(
     ] = None,
     strategy: Annotated[str | None, typer.Option(help="How packs are filled: ffd or greedy.")] = None,
     split_across_packs: Annotated[
-        bool | None, typer.Option("--split-across-packs", help="With greedy: fill every pack, go on in the next.")
+        bool | None,
+        typer.Option(
+            "--split-across-packs/--no-split-across-packs", help="With greedy: fill every pack, go on in the next."
+        ),
     ] = None,
     shuffle: Annotated[bool | None, typer.Option(help="Shuffle the finished packs (never with greedy).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
@@ -68,7 +72,9 @@ def pack(
     compression: Annotated[str | None, typer.Option(help="none or zstd (Parquet only).")] = None,
     on_bad: Annotated[str | None, typer.Option(help="A bad record: error, or skip to count and list it.")] = None,
     root: Annotated[str | None, typer.Option(help="Folder that relative inputs are in.")] = None,
-    overwrite: Annotated[bool | None, typer.Option("--overwrite", help="Replace a dataset that is there.")] = None,
+    overwrite: Annotated[
+        bool | None, typer.Option("--overwrite/--no-overwrite", help="Replace a dataset that is there.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes; the cores this process may use where not given.")
     ] = None,

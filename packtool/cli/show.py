@@ -1,5 +1,6 @@
 """`packtool show`: a pack as people read it."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,8 @@ from packtool.cli.console import paint
 from packtool.inspect import view_pack
 
 __all__ = ["show"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def show(
@@ -24,8 +27,13 @@ def show(
             f"slots {view.start:,}..{view.start + view.length:,}, {view.length:,} tokens, {view.trained:,} trained{cut}"
         )
         print(paint(head, "1"))
-        print("".join(_marked(text) if trained else text for trained, text in view.parts))
+        print("".join(_marked(_visible(text)) if trained else _visible(text) for trained, text in view.parts))
     print(paint(f"---- {padding:,} padding", "1"))
+
+
+def _visible(text: str) -> str:
+    """Text without the control characters that a terminal would obey."""
+    return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def _marked(text: str) -> str:

@@ -6,12 +6,14 @@ says is compared with what the shards hold.
 
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from packtool.errors import FormatError
+from packtool.errors import FormatError, PackError
 from packtool.format import (
     IGNORE_INDEX,
     OUTCOMES,
@@ -25,11 +27,14 @@ from packtool.format import (
 )
 from packtool.read import Dataset, open_dataset, read_ledger
 from packtool.read.dataset import check_sums
+from packtool.storage import sha256_text
+from packtool.tokenizer import find_tokenizer, source_sha256
 
 __all__ = ["Report", "verify"]
 
 _SLOTS = 1 << 18  # slots looked at together
 _REQUIRED = ("ledger.parquet", "settings.yaml")
+_UNLISTED = {"manifest.json", "build.json"}
 _MOST_PLACES = 5  # named for each rule; the rest is counted
 
 
@@ -103,8 +108,8 @@ def verify(path: str | PathLike[str], *, quick: bool = False) -> Report:
             return report
         check_sums(data.path, data.manifest)
         ledger = read_ledger(data.path / "ledger.parquet")
-        listed = {entry.path for entry in data.manifest.files}
-        report.problems += [f"the manifest does not list `{name}`" for name in _REQUIRED if name not in listed]
+        report.problems += _file_problems(data.path, data.manifest)
+        report.problems += _source_problems(data.path, data.manifest)
         broken = _Broken()
         pieces, digests = _check_packs(data, report, broken)
     except FormatError as error:
@@ -117,6 +122,40 @@ def verify(path: str | PathLike[str], *, quick: bool = False) -> Report:
     if digest != data.manifest.content_sha256:
         report.problems.append(f"the content digest is {digest}, the manifest says {data.manifest.content_sha256}")
     return report
+
+
+def _file_problems(folder: Path, manifest: Manifest) -> list[str]:
+    """Files that should be there and are not listed, and files that nobody listed."""
+    listed = {entry.path for entry in manifest.files}
+    problems = [f"the manifest does not list `{name}`" for name in _REQUIRED if name not in listed]
+    listed |= {file.path for shard in manifest.shards for file in shard.files} | _UNLISTED
+    found = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return problems + [f"`{folder / name}` is no part of the dataset" for name in found if name not in listed]
+
+
+def _source_problems(folder: Path, manifest: Manifest) -> list[str]:
+    """What the manifest says of the tokenizer and the settings, against the files beside it."""
+    problems = []
+    try:
+        settings = yaml.safe_load((folder / "settings.yaml").read_text("utf-8"))
+        said = {name: value for name, value in settings.items() if name not in ("inputs", "tokenizer")}
+        said = {name: ("yes" if v else "no") if isinstance(v, bool) else v for name, v in said.items()}
+        if said != dict(manifest.settings):
+            problems.append("`settings.yaml` says other settings than the manifest")
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        problems.append(f"`settings.yaml` cannot be read: {type(error).__name__}: {error}")
+    if manifest.tokenizer.kind == "none":
+        return problems
+    try:
+        source = find_tokenizer(str(folder / "tokenizer"))
+        if (source.kind, source_sha256(source)) != (manifest.tokenizer.kind, manifest.tokenizer.sha256):
+            problems.append("the files in `tokenizer/` are not the ones that the manifest names")
+        template = manifest.tokenizer.template_sha256
+        if template and sha256_text(source.chat_template or "") != template:
+            problems.append("the chat template in `tokenizer/` is not the one that the manifest names")
+    except PackError as error:
+        problems.append(f"`tokenizer/` cannot be read: {error.message}")
+    return problems
 
 
 def _check_packs(data: Dataset, report: Report, broken: _Broken) -> tuple[_Pieces, bytes]:

@@ -85,6 +85,11 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         source = _copied(settings, folder)
     template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
     chat = make_chat(source) if choice.messages else None
+    if choice.messages and chat is None:
+        raise UsageError(
+            "the tokenizer has no chat template, and these are conversations",
+            hint="give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one",
+        )
     protected: set[str] = set()
     if source is not None:
         protected = {token.content for token in source.added_tokens if token.special}
@@ -137,12 +142,12 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
 
 
 def _ends_turns(source: TokenizerSource, eos: str) -> bool:
-    """Whether EOS is what the chat template ends a turn with: a model that is trained so on text chats badly."""
-    try:
-        chat = make_chat(source)
-    except UsageError:  # a template that nobody here needs may be as odd as it likes
-        return False
-    return chat is not None and chat.turn_end == (eos or source.special.get("eos_token"))
+    """Whether EOS is a mark that the chat template writes: a model that is trained so on text chats badly.
+
+    Told from the template's text; nobody here needs the template, so it is not run.
+    """
+    token = eos or source.special.get("eos_token", "")
+    return bool(token) and token in (source.chat_template or "")
 
 
 def _overlong(kind: str, settings: Settings) -> str:

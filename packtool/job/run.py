@@ -16,6 +16,7 @@ import numpy as np
 
 from packtool.engine import available_cores, run_tasks
 from packtool.errors import UsageError
+from packtool.format import column_dtypes
 from packtool.job.finish import MANIFEST, finish, vocab_size
 from packtool.job.ledger import make_ledger
 from packtool.job.planning import plan_packs
@@ -60,7 +61,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
         with _timed(seconds, "write"):
             done = _write(prepared, read, layout, scratch, workers, progress)
         manifest = finish(prepared, read, layout, ledger, done, scratch / "dataset", seconds)
-        publish(scratch / "dataset", out)
+        publish(scratch / "dataset", out, overwrite=settings.overwrite, manifest=MANIFEST)
         return summarize(
             prepared, read.rows, items, layout, ledger,
             warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
@@ -97,7 +98,7 @@ def _out_path(settings: Settings) -> Path:
     if first == "-":
         raise UsageError("standard input has no name to call the dataset by", hint="name it: `--out DIR`")
     path = Path(os.path.abspath(Path(settings.root).expanduser() / Path(first).expanduser()))
-    if any(sign in first for sign in "*?["):
+    if any(sign in first for sign in "*?[") and not path.exists():
         raise UsageError(f"the glob `{first}` has no name to call the dataset by", hint="name it: `--out DIR`")
     name = path.name
     for suffix in reversed(path.suffixes):
@@ -122,7 +123,8 @@ def _write(
         "tokens": [info.tokens for info in read.segments],
     }
     save_pieces(scratch, layout, read.sample_start, record, described)
-    row_bytes = settings.max_seq_len * (12 if settings.format == "parquet" else 10)
+    dtypes = column_dtypes(settings.format, size, settings.max_seq_len)
+    row_bytes = settings.max_seq_len * sum(dtypes[name].itemsize for name in ("tokens", "labels", "input_pos"))
     per_shard = max(1, parse_size(settings.shard_size) // row_bytes)
     starts = range(0, layout.num_packs, per_shard)
     tasks = [

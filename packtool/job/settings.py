@@ -79,6 +79,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_bad": ON_BAD,
 }
 _LEAST: Mapping[str, int] = {"max_seq_len": 2, "seed": 0, "max_packs": 1, "workers": 1, "pad_id": 0}
+_MOST: Mapping[str, int] = {"max_seq_len": 2**26, "seed": 2**63 - 1, "pad_id": 2**31 - 1, "workers": 4096}
 _HINTS = get_type_hints(Settings)
 
 
@@ -132,6 +133,8 @@ def _typed(name: str, value: Any) -> Any:
             raise ValueError(f"`{name}`: expected an integer, got {value!r}")
         if value < _LEAST[name]:
             raise ValueError(f"`{name}`: expected at least {_LEAST[name]}, got {value}")
+        if value > _MOST.get(name, value):
+            raise ValueError(f"`{name}`: expected at most {_MOST[name]}, got {value}")
         return value
     if isinstance(value, bool) and "yes" in _CHOICES.get(name, ()):
         value = "yes" if value else "no"  # YAML reads a bare yes or no as a boolean
@@ -160,8 +163,6 @@ def _check_together(settings: Settings) -> None:
         )
     if settings.compression != "none" and settings.format != "parquet":
         raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")
-    if settings.seed >= 2**63:
-        raise UsageError(f"`seed`: expected less than 2**63, got {settings.seed}")
     parse_limit(settings.limit)
     parse_size(settings.shard_size)
 

@@ -23,6 +23,7 @@ __all__ = ["BlockTask", "Pipeline", "TokenizeSpec", "make_chat", "make_pipeline"
 # About 0.1 s of the reference encoder: long enough to be efficient, short enough to be interrupted within it.
 _BATCH_CHARACTERS = 1 << 18
 _BATCH_RECORDS = 1024
+_MASK = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +143,17 @@ def _records(task: BlockTask) -> Iterator[Record | BadRecord | None]:
     spec, block = task.spec, task.block
     if spec.share >= 1.0:
         return read_block(block, text_by=spec.text_by)
-    key = _mixed(np.array([spec.seed, block.file, block.number], np.uint64))
-    start = int(key[0]) ^ 3 * int(key[1]) ^ 5 * int(key[2])
+    start = _mixed(spec.seed) ^ 3 * _mixed(block.file) ^ 5 * _mixed(block.number)
     limit = int(spec.share * 2**64)
-
-    def keep(index: int) -> bool:
-        return int(_mixed(np.array([(start + index) % 2**64], np.uint64))[0]) < limit
-
-    return read_block(block, text_by=spec.text_by, keep=keep)
+    return read_block(block, text_by=spec.text_by, keep=lambda index: _mixed(start + index) < limit)
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(value: int) -> int:
     """SplitMix64's output function (Steele, Lea, Flood 2014): every input bit changes half the output bits."""
-    with np.errstate(over="ignore"):
-        mixed = values + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return mixed ^ (mixed >> np.uint64(31))
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
 
 
 class _Rows:

@@ -6,6 +6,7 @@ their packs is first asked for; the ones used last stay mapped.
 
 import hashlib
 import operator
+import os
 from bisect import bisect_right
 from collections import OrderedDict
 from itertools import accumulate
@@ -19,11 +20,23 @@ from packtool.read.shards import ShardReader
 
 __all__ = ["CHECKS", "MANIFEST", "Dataset", "check_sums", "open_dataset"]
 
+
+def _open_files() -> int:
+    """How many files this process may have open."""
+    try:
+        import resource  # not on every platform
+    except ImportError:
+        return 512
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else min(soft, 4096)
+
+
 MANIFEST = "manifest.json"
 CHECKS = ("quick", "full")
 _MOST_MANIFEST = 1 << 28  # bytes; a manifest has about 1 kB a shard
-# Shards kept open: six files each for npy, far below the usual limit of 1024; compressed ones keep decoded row groups.
-_OPEN_SHARDS = {"none": 96, "zstd": 8}
+# Shards kept open: a quarter of the files that this process may open, at six a shard, so that several datasets fit;
+# compressed ones are few, because each keeps decoded row groups.
+_OPEN_SHARDS = {"none": max(4, _open_files() // 4 // 6), "zstd": 4}
 
 
 class Dataset:
@@ -101,7 +114,7 @@ def open_dataset(path: str | PathLike[str], *, check: str = "quick") -> Dataset:
     """
     if check not in CHECKS:
         raise UsageError(f"`check`: expected one of {', '.join(f'`{c}`' for c in CHECKS)}, got `{check}`")
-    folder = Path(fspath(path))
+    folder = Path(os.path.abspath(fspath(path)))  # shards are opened later, maybe after a chdir
     manifest = _read_manifest(folder)
     data = Dataset(folder, manifest)
     for entry in manifest.files:

@@ -155,9 +155,9 @@ def _conversation(
     train_on: str,
 ) -> Rendered:
     if chat is None:
-        raise UsageError(
-            "the tokenizer has no chat template, and these are conversations",
-            hint="give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one",
+        raise RecordError(
+            "the record holds messages, and the first records hold text",
+            hint="pack them apart, or bring them into one form",
         )
     tools = record.get(columns.get("tools", "tools")) or None
     if tools is not None and not isinstance(tools, list):

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from packtool.errors import RecordError
 from packtool.render.rendered import Tokenized
 
-__all__ = ["read_tokens"]
+__all__ = ["LABELS", "MASKS", "read_tokens"]
 
 _IGNORE = -100
+# What data sets call the columns that say which tokens are trained.
+LABELS = ("labels",)
+MASKS = ("loss_mask", "completion_mask", "assistant_masks", "label_mask")
 
 
 def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int | None, train_on: str) -> Tokenized:
@@ -35,10 +38,14 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
             hint="name the tokenizer that made these ids with `--tokenizer`",
         )
     trained = np.ones(len(ids), np.bool_)
+    if not len(ids):
+        return Tokenized(ids, np.zeros(0, np.bool_))
     labels, mask = columns.get("labels"), columns.get("mask")
-    if labels is not None and record.get(labels) is not None:
+    if labels is None and mask is None:
+        _check_unmasked(record)
+    if labels is not None:
         trained = _from_labels(ids, _integers(record, labels, len(ids)), labels)
-    elif mask is not None and record.get(mask) is not None:
+    elif mask is not None:
         flags = _integers(record, mask, len(ids))
         if not np.isin(flags, (0, 1)).all():
             raise RecordError(f"column `{mask}` holds {int(flags[~np.isin(flags, (0, 1))][0])}, expected 0 or 1")
@@ -53,6 +60,16 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
             raise RecordError(f"column `{attention}` has zeros between ones, so the record is no single sequence")
         ids, trained = ids[kept], trained[kept]  # padding at either end is no part of the sample
     return Tokenized(ids, trained)
+
+
+def _check_unmasked(record: Mapping[str, Any]) -> None:
+    """The first records have neither labels nor a mask, so all is trained: one that has them is no such record."""
+    found = next((name for name in (*LABELS, *MASKS) if record.get(name) is not None), None)
+    if found is not None:
+        raise RecordError(
+            f"the record has `{found}`, and the first records have nothing that says what is trained",
+            hint=f"name it, `--columns {'labels' if found in LABELS else 'mask'}={found}`; then every record needs it",
+        )
 
 
 def _from_labels(ids: NDArray[np.int64], labels: NDArray[np.int64], column: str) -> NDArray[np.bool_]:

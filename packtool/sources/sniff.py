@@ -24,6 +24,8 @@ COLUMNAR_ENDINGS = (".parquet", ".arrow", ".feather")
 DATA_ENDINGS = (*JSON_ENDINGS, *COLUMNAR_ENDINGS, *BY_NAME)
 
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+# A zstd file may begin with a skippable frame, as pzstd writes it.
+COMPRESSIONS |= {bytes([0x50 + number, 0x2A, 0x4D, 0x18]): "zstd" for number in range(16)}
 COLUMNAR_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow_stream"}
 OTHER_UNICODE = {
     b"\xff\xfe\0\0": "UTF-32",
@@ -91,9 +93,9 @@ def _text_container(head: bytes, name: str) -> str:
     while endings and endings[-1] in COMPRESSED_ENDINGS:
         endings.pop()
     ending = endings[-1] if endings else ""
+    body = head.removeprefix(BOM)
     if ending in BY_NAME:
         return BY_NAME[ending]
-    body = head.removeprefix(BOM)
     if ending in JSON_ENDINGS or LOOKS_LIKE_JSON.match(body):
         return _lines_or_values(body, whole=len(head) < HEAD_BYTES)
     if ending in COLUMNAR_ENDINGS:
@@ -106,6 +108,15 @@ def _text_container(head: bytes, name: str) -> str:
         hint=f"give it an ending that says so: {', '.join(DATA_ENDINGS)}; "
         "CSV and text are told by name only, so never from standard input",
     )
+
+
+def _are_objects(body: bytes, *, whole: bool) -> bool:
+    """Whether every line is an object of its own: then a first line that is cut short is one bad line of many."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    try:
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in (lines if whole else lines[:-1]))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _lines_or_values(body: bytes, *, whole: bool) -> str:
@@ -126,7 +137,7 @@ def _lines_or_values(body: bytes, *, whole: bool) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        goes_on = error.pos >= len(text)
+        goes_on = error.pos >= len(text) and (array or not _are_objects(rest, whole=whole))
         another = error.msg.startswith("Extra data") and text.startswith("{", error.pos)
         return "json" if array or goes_on or another else "jsonl"
     except (RecursionError, ValueError):

@@ -29,6 +29,7 @@ class ControlCutter:
         added: all added tokens; one that contains a protected token wins over it, as the longer match.
         reserved: strings that stand for something in the encoder; they are look-alikes in any text.
         everywhere: treat the whole text as written by a template (`--allow-special`).
+        harmless: protected tokens that the encoder never makes from text, so that look-alikes need no break.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class ControlCutter:
         *,
         reserved: Collection[str] = (),
         everywhere: bool = False,
+        harmless: Collection[str] = (),
     ) -> None:
         self.tokens = tuple(sorted(protected))
         self._everywhere = everywhere
+        self._harmless = frozenset(harmless)
         self._place = {token: place for place, token in enumerate(self.tokens)}
         self._passed = {t for t in added if t not in self._place and any(token in t for token in self.tokens)}
         words = sorted({*self.tokens, *self._passed, *reserved}, key=lambda token: (-len(token), token))
@@ -64,7 +67,7 @@ class ControlCutter:
         at = start
         for match in self._search.finditer(text, start, stop):
             found = match.group()
-            if found in self._passed:
+            if found in self._passed or (found in self._harmless and not template):
                 continue
             _text(at, match.start(), segments)
             place = self._place.get(found, LOOKALIKE) if template else LOOKALIKE

@@ -60,8 +60,9 @@ class SentencePieceEngine:
         self._model = read_model(path)
         added = read_pieces(path)
         self._ids = {token.content: token.id for token in added}
+        control = [token.content for token in added if token.special]
         self._cutter = ControlCutter(
-            [token for token in protected if token in self._ids], self._ids, everywhere=allow_special
+            [token for token in protected if token in self._ids], self._ids, everywhere=allow_special, harmless=control
         )
         self.size = int(self._model.get_piece_size())
         bos = self._model.bos_id()

@@ -5,7 +5,7 @@ import signal
 import pytest
 from cli_helpers import Ran, filtered
 
-from packtool.cli.main import _run
+from packtool.cli import _run
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_verify_finds_what_is_damaged(run, dataset):
     path.write_bytes(data)
     ran = run("verify", "a.packed")
     assert (ran.code, ran.err) == (1, "")
-    assert ran.out.startswith("problem: `a.packed/shard-00000/tokens.npy` is damaged: its sha256 is ")
+    assert ran.out.startswith("problem: `[DIR]/a.packed/shard-00000/tokens.npy` is damaged: its sha256 is ")
     assert run("verify", "a.packed", "--quick").code == 0  # sizes and headers are still right
     ran = run("verify", "a.packed", "--json")
     assert ran.code == 1
@@ -112,16 +112,16 @@ def test_verify_finds_what_is_damaged(run, dataset):
     path.write_bytes(data[:-1])
     ran = run("verify", "a.packed", "--quick")
     assert (ran.code, ran.err) == (1, "")
-    assert ran.out.startswith("problem: `a.packed/shard-00000/tokens.npy`: expected ")
+    assert ran.out.startswith("problem: `[DIR]/a.packed/shard-00000/tokens.npy`: expected ")
 
 
 def test_verify_what_is_no_dataset(run, tmp_path):
     ran = run("verify", "none")
-    assert (ran.code, ran.out, ran.err) == (1, "problem: `none` does not exist\n", "")
+    assert (ran.code, ran.out, ran.err) == (1, "problem: `[DIR]/none` does not exist\n", "")
     (tmp_path / "folder").mkdir()
     ran = run("verify", "folder")
     assert ran.code == 1
-    assert ran.out == "problem: `folder` is not complete: it has no manifest.json\n"
+    assert ran.out == "problem: `[DIR]/folder` is not complete: it has no manifest.json\n"
 
 
 def test_show(run, dataset):
@@ -194,7 +194,8 @@ def test_show_errors(run, dataset):
     ran = run("show", "none")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "error: `none` does not exist\n\nhint: `packtool pack` writes the manifest last, when all the rest is there\n"
+        "error: `[DIR]/none` does not exist\n\n"
+        "hint: `packtool pack` writes the manifest last, when all the rest is there\n"
     )
 
 

@@ -104,9 +104,9 @@ def test_json_and_quiet_and_dry_run(run, tmp_path):
 def test_everything_the_summary_can_say(run, tmp_path):
     """Two samples a pack, truncated, dropped, bad, left out, packs without a target, warnings."""
     lines = [
-        '{"input_ids": [1, 2, 3, 4]}',
-        '{"input_ids": [5, 6, 7]}',
-        '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]}',  # one too many
+        '{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]}',
+        '{"input_ids": [5, 6, 7], "labels": [5, 6, 7]}',
+        '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9], "labels": [1, 2, 3, 4, 5, 6, 7, 8, 9]}',  # one too many
         '{"input_ids": [1, 2], "labels": [-100, -100]}',
         '{"input_ids": [1, 2], "labels": [2, 3]}',  # shifted
         "{broken",
@@ -330,13 +330,13 @@ def test_a_worker_that_dies(run, tmp_path, monkeypatch):
     assert (ran.code, ran.out) == (3, "")
     first, _, hint = ran.err.splitlines()
     assert first.startswith("error: a worker process died twice (exit code 9) on `[DIR]/a.jsonl` from record place ")
-    assert hint == "hint: exit code -9 usually means out of memory: use fewer `--workers`"
+    assert hint == "hint: it may have run out of memory (exit code -9 usually means that): use fewer `--workers`"
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_interrupted_and_terminated_in_process(run, tmp_path, monkeypatch):
     """What the exceptions become; test_cli_process.py sends the signals."""
-    from packtool.cli.main import _Terminated
+    from packtool.cli import _Terminated
 
     write_lines(tmp_path / "a.jsonl", TEXTS)
     for kind, code, word in ((KeyboardInterrupt, 130, "interrupted"), (_Terminated, 143, "terminated")):

@@ -11,7 +11,7 @@ import yaml
 from job_helpers import TINY_CONFIG, ledger_rows, pack, tiny_bpe, tree, write_lines
 
 import packtool
-from packtool.cli.main import _run
+from packtool.cli import _run
 from packtool.errors import DataError
 from packtool.job import read_config, settings_from
 from packtool.read import read_ledger

@@ -131,7 +131,7 @@ def test_bad_records(tmp_path, name):
         pack(tmp_path, [record], **settings)
     assert caught.value.message == f"`{tmp_path / 'data.jsonl'}`, line 1: {expected}"
     assert caught.value.hint
-    summary, out = pack(tmp_path, [record, _good(settings["kind"])], on_bad="skip", **settings)
+    summary, out = pack(tmp_path, [record, _good(settings["kind"], record)], on_bad="skip", **settings)
     assert summary.outcomes == {"bad": 1, "packed": 1}
     from packtool.read import read_ledger
 
@@ -145,13 +145,14 @@ def test_a_record_that_is_no_object(tmp_path):
     assert caught.value.message == f"`{tmp_path / 'data.jsonl'}`, line 2: {expected}"
 
 
-def _good(kind):
+def _good(kind, bad):
+    beside = {"labels": [1, 2], "loss_mask": [1, 1]}
     return {
         "text": {"text": "ab"},
         "completion": {"prompt": "a", "completion": "b"},
         "instruct": {"instruction": "a", "output": "b"},
         "chat": {"messages": [HI, {"role": "assistant", "content": "yo"}]},
-        "tokens": {"input_ids": [1, 2]},
+        "tokens": {"input_ids": [1, 2], **{name: flags for name, flags in beside.items() if name in bad}},
     }[kind]
 
 
@@ -182,7 +183,7 @@ WRONG_REQUESTS = {
     "compression": ({"compression": "lz4"}, "`compression`: expected one of `none`, `zstd`, got `lz4`", ""),
     "on_bad": ({"on_bad": "stop"}, "`on_bad`: expected one of `error`, `skip`, got `stop`", ""),
     "seed below 0": ({"seed": -1}, "`seed`: expected at least 0, got -1", ""),
-    "seed too large": ({"seed": 2**63}, "`seed`: expected less than 2**63, got 9223372036854775808", ""),
+    "seed too large": ({"seed": 2**63}, "`seed`: expected at most 9223372036854775807, got 9223372036854775808", ""),
     "max_packs": ({"max_packs": 0}, "`max_packs`: expected at least 1, got 0", ""),
     "workers": ({"workers": 0}, "`workers`: expected at least 1, got 0", ""),
     "pad_id below 0": ({"pad_id": -1}, "`pad_id`: expected at least 0, got -1", ""),
@@ -417,7 +418,7 @@ def test_bos_that_the_tokenizer_does_not_have(tmp_path):
 def test_a_bare_tokenizer_json_needs_an_eos(tmp_path, kind):
     tiny_bpe(tmp_path / "tok")
     with pytest.raises(UsageError) as caught:
-        pack(tmp_path, [_good(kind)], tokenizer=tmp_path / "tok" / "tokenizer.json", kind=kind)
+        pack(tmp_path, [_good(kind, {})], tokenizer=tmp_path / "tok" / "tokenizer.json", kind=kind)
     assert caught.value.message == "the tokenizer names no EOS token, and this kind of data ends with one"
     assert caught.value.hint == "name it: `--eos TOKEN`"
 

@@ -4,6 +4,7 @@ import pytest
 from job_helpers import BOS, END, EOS, PAD, START, pack, packed, samples
 
 import packtool
+from packtool.errors import DataError
 
 N = -100
 ALPACA_INPUT = (
@@ -238,3 +239,14 @@ def test_settings_of_several_files_and_text_files(tmp_path):
     for text_by, texts in (("line", ["one", "two"]), ("paragraph", ["one", "two"]), ("file", ["one\n\ntwo\n"])):
         packtool.pack([tmp_path / "a.txt"], out=out, max_seq_len=32, tokenizer="bytes", text_by=text_by, overwrite=True)
         assert [bytes(ids[:-1]).decode() for ids, _ in samples(out).values()] == texts
+
+
+def test_records_with_and_without_labels_do_not_mix(tmp_path):
+    """A record that says nothing of what is trained, among others that do, must not be trained in full in silence."""
+    labelled, bare = {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}, {"input_ids": [4, 5, 6]}
+    with pytest.raises(DataError, match="line 2: column `labels` is missing, expected a list of integers"):
+        pack(tmp_path, [labelled, bare])
+    with pytest.raises(DataError, match="line 66: the record has `labels`, and the first records have nothing"):
+        pack(tmp_path, [bare] * 65 + [labelled])
+    with pytest.raises(DataError, match="line 66: the record has `loss_mask`, and the first records have nothing"):
+        pack(tmp_path, [bare] * 65 + [{"input_ids": [1, 2], "loss_mask": [0, 1]}])

@@ -82,7 +82,8 @@ def test_truncation_that_leaves_no_target_drops_the_sample(tmp_path):
 
 
 def test_records_without_a_trained_token_are_dropped(tmp_path):
-    records = [{"input_ids": [1, 2], "labels": [N, N]}, {"input_ids": [1, 2]}, {"input_ids": []}, {"input_ids": [7]}]
+    records = [{"input_ids": [1, 2], "labels": [N, N]}, {"input_ids": [1, 2], "labels": [1, 2]}, {"input_ids": []},
+               {"input_ids": [7], "labels": [7]}]  # fmt: skip
     summary, out = pack(tmp_path, records)
     assert ledger_rows(out) == [
         ("dropped", "no_target", 2, 2, 0), ("packed", "", 2, 0, 1), ("empty", "", 0, 0, 0),

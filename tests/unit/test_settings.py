@@ -152,7 +152,7 @@ def test_all_faults_are_named_at_once():
             "`--split-across-packs` cuts every long sample, so `--overlong drop` cannot hold",
         ),
         ({"compression": "zstd"}, "`--compression zstd` needs `--format parquet`, got `npy`"),
-        ({"seed": 2**63}, f"`seed`: expected less than 2**63, got {2**63}"),
+        ({"seed": 2**63}, f"`seed`: expected at most {2**63 - 1}, got {2**63}"),
         ({"limit": "many"}, "`limit`: expected a number of records such as 1000 or a share such as 5%, got `many`"),
         ({"shard_size": "big"}, "`shard_size`: expected a size such as 512MB or 1GiB, got `big`"),
         ({"shard_size": "0"}, "`shard_size`: expected at least one byte, got `0`"),

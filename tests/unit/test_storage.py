@@ -110,7 +110,7 @@ def test_an_old_dataset_comes_back_when_it_cannot_be_replaced(tmp_path):
     old.mkdir()
     (old / "manifest.json").write_text("old")
     with pytest.raises(FileNotFoundError):
-        publish(tmp_path / "missing", old)
+        publish(tmp_path / "missing", old, overwrite=True, manifest="manifest.json")
     assert (old / "manifest.json").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["set.packed"]
 
@@ -178,7 +178,7 @@ def make(folder, text):
 
 def test_publish_renames(tmp_path):
     built = make(tmp_path / ".set.packing" / "dataset", "new")
-    publish(built, tmp_path / "set")
+    publish(built, tmp_path / "set", overwrite=False, manifest="manifest.json")
     assert (tmp_path / "set" / "manifest.json").read_text() == "new"
     assert not built.exists()
 
@@ -187,7 +187,7 @@ def test_publish_replaces_and_removes_what_was_there(tmp_path):
     make(tmp_path / "set", "old")
     (tmp_path / "set" / "stale").touch()
     make(tmp_path / ".set.old", "left by a killed run")
-    publish(make(tmp_path / "built", "new"), tmp_path / "set")
+    publish(make(tmp_path / "built", "new"), tmp_path / "set", overwrite=True, manifest="manifest.json")
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
     assert (tmp_path / "set" / "manifest.json").read_text() == "new"

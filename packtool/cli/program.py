@@ -2,11 +2,9 @@
 
 import errno
 import os
-import signal
 import sys
 import traceback
-from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +17,7 @@ from packtool.cli.show import show
 from packtool.cli.verify import verify
 from packtool.errors import DataError, FormatError, PackError, UsageError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="packtool",
@@ -57,21 +55,8 @@ _CommandError: Any = typer.BadParameter.__base__
 _ClickError: Any = _CommandError.__base__
 
 
-class _Terminated(BaseException):
-    """SIGTERM arrived; unwinds like Ctrl-C does, so that scratch is removed and workers are ended."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise _Terminated
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
-    sys.exit(_run(arguments))
-
-
-def _run(arguments: list[str] | None) -> int:
-    signal.signal(signal.SIGTERM, _terminate)
+def run(arguments: list[str] | None) -> int:
+    """Run the command line and return its exit code; signals are the caller's."""
     try:
         outcome: Any = app(args=arguments, prog_name="packtool", standalone_mode=False)
         sys.stdout.flush()
@@ -96,12 +81,8 @@ def _run(arguments: list[str] | None) -> int:
     except _ClickError as error:
         say_error(_plain(error.format_message()), "")
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        say_error("interrupted; nothing was changed", "")
-        return 130
-    except _Terminated:
-        say_error("terminated; nothing was changed", "")
-        return 143
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except BrokenPipeError:
         return _reader_is_gone()
     except SystemExit as error:
