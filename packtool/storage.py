@@ -7,6 +7,7 @@ the same way: it is built in a scratch folder beside the output and renamed when
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 _CHUNK = 1 << 20
+# Names at the top of a dataset's folder, and the mark of a run's scratch folder.
+_OWN = re.compile(r"manifest\.json|ledger\.parquet|settings\.yaml|build\.json|tokenizer|shard-.*")
+_MARK = "packtool-scratch"
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -66,15 +70,24 @@ def claimed_scratch(out: Path) -> Iterator[Path]:
     """
     scratch = out.with_name(f".{out.name}.packing")
     handle = _locked(scratch, out)
+    ours = False
     try:
-        for path in scratch.iterdir():
+        left = list(scratch.iterdir())
+        if left and not (scratch / _MARK).is_file():
+            raise UsageError(f"`{scratch}` is in the way, and it is none of packtool's", hint="move it away")
+        (scratch / _MARK).touch()
+        ours = True
+        for path in left:
+            if path.name == _MARK:
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
         yield scratch
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if ours:
+            shutil.rmtree(scratch, ignore_errors=True)
         os.close(handle)
 
 
@@ -82,7 +95,7 @@ def _locked(scratch: Path, out: Path) -> int:
     while True:
         try:
             scratch.mkdir(exist_ok=True)
-            handle = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+            handle = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             raise UsageError(
                 f"`{scratch.parent}` cannot be written to: {error.strerror}", hint="choose another `--out`"
@@ -104,7 +117,12 @@ def _locked(scratch: Path, out: Path) -> int:
             return handle
 
 
-def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
+def _aside(out: Path) -> Path:
+    """Where a dataset lies while another takes its place."""
+    return out.with_name(f".{out.name}.old")
+
+
+def free_place(out: Path, *, overwrite: bool) -> None:
     """Check that a dataset can be published as `out`.
 
     Raises:
@@ -115,28 +133,49 @@ def free_place(out: Path, *, overwrite: bool, manifest: str) -> None:
             f"`{out.parent}` is no folder, so `{out.name}` cannot be made in it",
             hint="make it first, or choose another `--out`",
         )
+    old = _aside(out)
+    if (old.exists() or old.is_symlink()) and not _is_dataset(old):
+        raise UsageError(f"`{old}` is in the way: a dataset that is replaced is moved there", hint="move it away")
     if not out.exists() and not out.is_symlink():
         return
     if not overwrite:
         raise UsageError(f"`{out}` is there already", hint="choose another `--out`, or replace it with `--overwrite`")
-    if out.is_symlink() or not out.is_dir() or (any(out.iterdir()) and not (out / manifest).is_file()):
+    if not _is_dataset(out):
         raise UsageError(
             f"`{out}` is no packed dataset, so `--overwrite` does not replace it",
             hint="move it away yourself, or choose another `--out`",
         )
+    strange = sorted(path.name for path in out.iterdir() if not _OWN.fullmatch(path.name))
+    if strange:
+        raise UsageError(
+            f"`{out}` holds `{strange[0]}`, which packtool did not write, so `--overwrite` does not replace it",
+            hint="move it away, or choose another `--out`",
+        )
 
 
-def publish(built: Path, out: Path, *, overwrite: bool, manifest: str) -> None:
+def _is_dataset(folder: Path) -> bool:
+    """Whether a folder is empty, or has a manifest that packtool wrote."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        return b'"format": "packtool"' in (folder / "manifest.json").read_bytes()
+    except OSError:
+        return False
+
+
+def publish(built: Path, out: Path, *, overwrite: bool) -> None:
     """Rename a finished folder to its place; a dataset that is there is moved aside first and then removed.
 
     Raises:
         UsageError: something came to lie there during the run that must not be replaced.
     """
-    free_place(out, overwrite=overwrite, manifest=manifest)
+    free_place(out, overwrite=overwrite)
     if not out.exists():
         os.rename(built, out)
         return
-    old = out.with_name(f".{out.name}.old")
+    old = _aside(out)
     shutil.rmtree(old, ignore_errors=True)
     os.rename(out, old)
     try:

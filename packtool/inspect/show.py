@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packtool.errors import UsageError
+from packtool.errors import FormatError, UsageError
 from packtool.format import IGNORE_INDEX
 from packtool.read import open_dataset, read_ledger
 from packtool.tokenizer import find_tokenizer, make_engine
@@ -54,6 +54,10 @@ def view_pack(path: str | PathLike[str], pack: int) -> tuple[list[PieceView], in
     engine = None
     if data.manifest.tokenizer.kind != "none":
         engine = make_engine(find_tokenizer(str(Path(data.path) / "tokenizer")))
+    if len(places) != len(row.seq_lens) or (ledger.file[row_of_place[places]] >= len(data.manifest.inputs)).any():
+        raise FormatError(
+            f"`{data.path / 'ledger.parquet'}` does not fit pack {pack}", hint="`packtool verify` lists what is wrong"
+        )
     views = []
     start = 0
     for piece, length in enumerate(row.seq_lens.tolist()):

@@ -26,6 +26,11 @@ __all__ = ["MANIFEST", "finish", "vocab_size"]
 MANIFEST = "manifest.json"
 
 
+def _spelled(name: str) -> str:
+    """An input's name as a config may hold it: `-` alone is standard input, `~` somebody's home."""
+    return f"./{name}" if name == "-" or name.startswith("~") else name
+
+
 def vocab_size(prepared: Prepared, read: Read) -> int:
     """Largest id plus one: the tokenizer's, or what the ids themselves show."""
     if prepared.tokenizer_size is not None:
@@ -49,7 +54,7 @@ def finish(
         shutil.copytree(prepared.tokenizer_folder, folder / "tokenizer")
         names += sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     shaping = prepared.shaping()
-    plain = {**shaping, "inputs": [entry.name for entry in read.inputs]}
+    plain = {**shaping, "inputs": [_spelled(entry.name) for entry in read.inputs]}
     if prepared.source is not None:
         plain["tokenizer"] = "tokenizer/"
     header = "# What shaped this dataset; `packtool pack --config settings.yaml --root DIR --out OUT` makes it again.\n"

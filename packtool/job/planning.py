@@ -6,8 +6,9 @@ import numpy as np
 
 from packtool.errors import DataError
 from packtool.job.prepare import Prepared
-from packtool.job.reading import Read, place_name
+from packtool.job.reading import Read
 from packtool.plan import STRATEGIES, Items, Layout, limit_lengths, one_stream, shuffle_packs, take_packs
+from packtool.sources import place_name
 from packtool.store import SAMPLE
 
 __all__ = ["plan_packs"]

@@ -17,7 +17,7 @@ from packtool.job.settings import Settings, as_plain, parse_limit, parse_size
 from packtool.job.tokenize import TokenizeSpec, make_chat, make_pipeline
 from packtool.render import choose_kind, list_templates, parse_instruct, read_template
 from packtool.render.chat import UNPROTECTED_MARKS
-from packtool.sources import BadRecord, BlockSplitter, InputFile, find_inputs, read_block
+from packtool.sources import BadRecord, BlockSplitter, InputFile, find_inputs, place_name, read_block
 from packtool.tokenizer import BYTES_FILE, TokenizerSource, find_tokenizer
 
 __all__ = ["Prepared", "prepare"]
@@ -72,7 +72,13 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         DataError: an input or the tokenizer is wrong.
     """
     inputs = tuple(find_inputs(_rooted(settings), scratch=scratch))
-    choice = choose_kind(settings.kind, settings.columns, settings.template, _first_values(inputs, settings))
+    bad: list[str] = []
+    try:
+        choice = choose_kind(settings.kind, settings.columns, settings.template, _first_values(inputs, settings, bad))
+    except UsageError:
+        if bad:  # what cannot be read is the better answer
+            raise DataError(bad[0], hint="`--kind` says what the records are meant to be") from None
+        raise
     if settings.kind == "auto":
         notice(f"kind `{choice.kind}`: {choice.why}")
     if any(file.container == "text" for file in inputs) and settings.text_by == "line":
@@ -84,6 +90,8 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
             notice("NO TOKENIZER WAS NAMED: packing with the built-in byte tokenizer, one token a byte (`--tokenizer`)")
         source = _copied(settings, folder)
     template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
+    if choice.kind == "instruct":
+        _check_fields(settings, template)
     chat = make_chat(source) if choice.messages else None
     if choice.messages and chat is None:
         raise UsageError(
@@ -141,6 +149,16 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
     )
 
 
+def _check_fields(settings: Settings, template: str) -> None:
+    fields = parse_instruct(template, "--template").fields
+    unknown = sorted(set(settings.columns) - set(fields))
+    if unknown:
+        raise UsageError(
+            f"`--columns` names the field `{unknown[0]}`, which the template does not have",
+            hint=f"its fields: {', '.join(f'`{field}`' for field in fields)}",
+        )
+
+
 def _ends_turns(source: TokenizerSource, eos: str) -> bool:
     """Whether EOS is a mark that the chat template writes: a model that is trained so on text chats badly.
 
@@ -157,17 +175,20 @@ def _overlong(kind: str, settings: Settings) -> str:
 def _rooted(settings: Settings) -> list[str]:
     """Inputs, with relative ones made relative to `--root`."""
     if not settings.root:
-        return [name if name == "-" else str(Path(name).expanduser()) for name in settings.inputs]
-    root = Path(settings.root).expanduser()
-    return [name if name == "-" else str(root / Path(name).expanduser()) for name in settings.inputs]
+        return [name if name == "-" else os.path.expanduser(name) for name in settings.inputs]
+    root = Path(os.path.expanduser(settings.root))
+    return [name if name == "-" else str(root / os.path.expanduser(name)) for name in settings.inputs]
 
 
-def _first_values(inputs: tuple[InputFile, ...], settings: Settings) -> Iterator[Any]:
+def _first_values(inputs: tuple[InputFile, ...], settings: Settings, bad: list[str]) -> Iterator[Any]:
     """The first records of the first file that has any, for `auto` to look at."""
     for index, file in enumerate(inputs):
         for block in BlockSplitter(file, index, text_by=settings.text_by, block_bytes=1 << 16):
             for record in read_block(block, text_by=settings.text_by):
-                if record is not None and not isinstance(record, BadRecord):
+                if isinstance(record, BadRecord):
+                    if not bad:
+                        bad.append(f"`{file.path}`, {place_name(file.container)} {record.place}: {record.message}")
+                elif record is not None:
                     yield record.value
 
 

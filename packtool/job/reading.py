@@ -18,10 +18,10 @@ from packtool.job.ledger import RecordRows
 from packtool.job.prepare import Prepared
 from packtool.job.settings import parse_limit
 from packtool.job.tokenize import BlockTask, make_pipeline, tokenize_block
-from packtool.sources import BLOCK_BYTES, BlockSplitter
+from packtool.sources import BLOCK_BYTES, BlockSplitter, place_name
 from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
 
-__all__ = ["Progress", "Read", "place_name", "tokenize_inputs"]
+__all__ = ["Progress", "Read", "tokenize_inputs"]
 
 # progress(stage, done, total): total is 0 where it is not known; called again with done == total at the end of a stage.
 Progress = Callable[[str, int, int], None]
@@ -101,13 +101,6 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
 
 
 _SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
-
-
-def place_name(container: str) -> str:
-    """What a place in such a file is called."""
-    if container in ("jsonl", "csv", "tsv", "text"):
-        return "line"
-    return "row" if container in ("parquet", "arrow", "arrow_stream") else "element"
 
 
 def _collect(

@@ -17,7 +17,7 @@ import numpy as np
 from packtool.engine import available_cores, run_tasks
 from packtool.errors import UsageError
 from packtool.format import column_dtypes
-from packtool.job.finish import MANIFEST, finish, vocab_size
+from packtool.job.finish import finish, vocab_size
 from packtool.job.ledger import make_ledger
 from packtool.job.planning import plan_packs
 from packtool.job.prepare import Prepared, prepare
@@ -45,7 +45,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
     began = time.monotonic()
     out = _out_path(settings)
     if not dry_run:
-        free_place(out, overwrite=settings.overwrite, manifest=MANIFEST)
+        free_place(out, overwrite=settings.overwrite)
     make_pipeline.cache_clear()  # the last run may have had other files in a scratch folder of the same name
     with claimed_scratch(out) as scratch:
         prepared = prepare(settings, scratch, notice)
@@ -61,7 +61,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
         with _timed(seconds, "write"):
             done = _write(prepared, read, layout, scratch, workers, progress)
         manifest = finish(prepared, read, layout, ledger, done, scratch / "dataset", seconds)
-        publish(scratch / "dataset", out, overwrite=settings.overwrite, manifest=MANIFEST)
+        publish(scratch / "dataset", out, overwrite=settings.overwrite)
         return summarize(
             prepared, read.rows, items, layout, ledger,
             warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
@@ -93,11 +93,11 @@ def _encoder_threads(workers: int) -> Iterator[None]:
 
 def _out_path(settings: Settings) -> Path:
     if settings.out:
-        return Path(os.path.abspath(Path(settings.out).expanduser()))
+        return Path(os.path.abspath(os.path.expanduser(settings.out)))
     first = settings.inputs[0]
     if first == "-":
         raise UsageError("standard input has no name to call the dataset by", hint="name it: `--out DIR`")
-    path = Path(os.path.abspath(Path(settings.root).expanduser() / Path(first).expanduser()))
+    path = Path(os.path.abspath(Path(os.path.expanduser(settings.root)) / os.path.expanduser(first)))
     if any(sign in first for sign in "*?[") and not path.exists():
         raise UsageError(f"the glob `{first}` has no name to call the dataset by", hint="name it: `--out DIR`")
     name = path.name

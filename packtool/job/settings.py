@@ -119,7 +119,7 @@ def _typed(name: str, value: Any) -> Any:
         items = [value] if isinstance(value, str | Path) else value
         if not isinstance(items, list | tuple):
             raise ValueError(f"`{name}`: expected a list of files, got {value!r}")
-        return tuple(str(item) for item in items)
+        return tuple(_plain_text(name, str(item)) for item in items)
     if get_origin(hint) is not None and get_origin(hint).__name__ == "Mapping":
         if not isinstance(value, Mapping):
             raise ValueError(f"`{name}`: expected a mapping of field to column, got {value!r}")
@@ -140,9 +140,16 @@ def _typed(name: str, value: Any) -> Any:
         value = "yes" if value else "no"  # YAML reads a bare yes or no as a boolean
     if isinstance(value, bool | Mapping | list):
         raise ValueError(f"`{name}`: expected text, got {value!r}")
-    text = str(value)
+    text = _plain_text(name, str(value))
     if name in _CHOICES and text not in _CHOICES[name]:
         raise ValueError(f"`{name}`: expected one of {', '.join(f'`{c}`' for c in _CHOICES[name])}, got `{text}`")
+    return text
+
+
+def _plain_text(name: str, text: str) -> str:
+    """Text without NUL; only a path may hold bytes that are no UTF-8, in the form that Python gives them."""
+    if "\0" in text or (name in ("eos", "template") and any("\ud800" <= c <= "\udfff" for c in text)):
+        raise ValueError(f"`{name}`: expected UTF-8 text without NUL, got {text!r}")
     return text
 
 
@@ -210,7 +217,7 @@ def read_config(path: Path) -> dict[str, Any]:
         body = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
     except OSError as error:
         raise UsageError(f"config `{path}` cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"config `{path}` cannot be parsed: {error}") from None
     if not isinstance(body, dict):
         raise UsageError(
@@ -224,7 +231,7 @@ def read_config(path: Path) -> dict[str, Any]:
         values["root"] = str(here)
     for name in ("root", "out"):
         if isinstance(values.get(name), str) and values[name]:
-            values[name] = str(here / Path(values[name]).expanduser())
+            values[name] = str(here / Path(os.path.expanduser(values[name])))
     for name in ("tokenizer", "chat_template", "template"):
         value = values.get(name)
         if isinstance(value, str) and "\n" not in value and os.path.exists(here / value):

@@ -129,6 +129,8 @@ def open_dataset(path: str | PathLike[str], *, check: str = "quick") -> Dataset:
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
+        if path.exists() and not path.is_file():
+            raise FormatError(f"`{path}` is no ordinary file")
         if path.stat().st_size > _MOST_MANIFEST:
             raise FormatError(f"`{path}` has {path.stat().st_size} bytes, more than any manifest")
         data = path.read_bytes()

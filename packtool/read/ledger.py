@@ -29,6 +29,20 @@ def read_ledger(path: Path) -> LedgerColumns:
     expected = {*LEDGER_COLUMNS, *LEDGER_LISTS, "detail"} - {"pieces"}
     if set(table.column_names) != expected or len(table.column_names) != len(expected):
         raise FormatError(f"`{path}` has the columns {table.column_names}, expected {sorted(expected)}")
+    kinds = {name: table.schema.field(name).type for name in table.column_names}
+    wrong = [
+        f"`{name}` {kind}"
+        for name, kind in kinds.items()
+        if not (
+            pa.types.is_string(kind)
+            if name in ("outcome", "reason", "detail")
+            else (pa.types.is_large_list(kind) or pa.types.is_list(kind)) and pa.types.is_integer(kind.value_type)
+            if name in LEDGER_LISTS
+            else pa.types.is_integer(kind)
+        )
+    ]
+    if wrong:
+        raise FormatError(f"`{path}` has columns of other types than a ledger: {', '.join(wrong)}")
     nulls = [name for name in table.column_names if name != "detail" and table[name].null_count]
     if nulls:
         raise FormatError(f"`{path}` has nulls in {nulls}, expected none")

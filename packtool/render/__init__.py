@@ -12,7 +12,7 @@ from typing import Any
 from packtool.errors import RecordError, UsageError
 from packtool.render.chat import ChatTemplate
 from packtool.render.instruct import InstructTemplate, parse_instruct
-from packtool.render.kinds import KINDS, Choice, choose_kind
+from packtool.render.kinds import INSTRUCT, KINDS, Choice, choose_kind
 from packtool.render.messages import read_messages
 from packtool.render.rendered import Rendered, Tokenized
 from packtool.render.tokens import read_tokens
@@ -132,7 +132,8 @@ def _instruct(
         raise UsageError("instruct records need a template", hint="name one: `--template alpaca`")
     fields = {}
     for field in template.fields:
-        column = columns.get(field, field)
+        names = (columns[field],) if field in columns else (field, *INSTRUCT.get(field, ()))
+        column = next((name for name in names if record.get(name) is not None), names[0])
         fields[field] = _string(record, column, optional=field not in template.required)
     prompt, completion = template.fill(fields)
     return _joined(prompt, completion, train_on)

@@ -15,7 +15,7 @@ from typing import Any
 
 from packtool.errors import UsageError
 
-__all__ = ["KINDS", "Choice", "choose_kind"]
+__all__ = ["INSTRUCT", "KINDS", "Choice", "choose_kind"]
 
 KINDS = ("text", "completion", "instruct", "chat", "tokens")
 
@@ -27,7 +27,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "messages": ("messages", "conversations", "conversation"),
     "tokens": ("input_ids", "tokens"),
 }
-_INSTRUCT = {"instruction": ("instruction",), "output": ("output", "response"), "input": ("input", "context")}
+# Optional fields may turn up late, so instruct records are asked for them one by one.
+INSTRUCT: Mapping[str, tuple[str, ...]] = {
+    "instruction": ("instruction",),
+    "output": ("output", "response"),
+    "input": ("input", "context"),
+}
 _MANY = 64  # records that are looked at
 
 
@@ -74,9 +79,30 @@ def choose_kind(
                 if seen.get(name) is None:
                     seen[name] = value
     choice = _chosen(kind, columns, template, seen)
+    missing = [f"`{column}`" for column in columns.values() if seen and column not in seen]
+    if missing:
+        raise UsageError(
+            f"`--columns` names {', '.join(missing)}, which none of the first records has",
+            hint=f"their columns: {', '.join(f'`{name}`' for name in seen)}",
+        )
+    unknown = sorted(set(columns) - set(FIELDS.get(choice.kind, columns)))
+    if unknown:
+        raise UsageError(
+            f"`--columns` names the field `{unknown[0]}`, which kind `{choice.kind}` does not have",
+            hint=f"its fields: {', '.join(f'`{field}`' for field in FIELDS[choice.kind])}",
+        )
     sides = [seen.get(choice.columns.get(field, field)) for field in ("prompt", "completion")]
     messages = choice.kind == "chat" or (choice.kind == "completion" and any(isinstance(s, list) for s in sides))
     return dataclasses.replace(choice, messages=messages)
+
+
+# The fields of each kind; those of instruct are its template's.
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "completion": ("prompt", "completion", "tools"),
+    "chat": ("messages", "tools"),
+    "tokens": ("tokens", "labels", "mask", "attention_mask"),
+}
 
 
 def _chosen(kind: str, columns: Mapping[str, str], template: str, seen: Mapping[str, Any]) -> Choice:
@@ -146,7 +172,7 @@ def _columns(kind: str, seen: Mapping[str, Any]) -> dict[str, str]:
     fields: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "text": {"text": ALIASES["text"]},
         "completion": {"prompt": ALIASES["prompt"], "completion": ALIASES["completion"]},
-        "instruct": _INSTRUCT,
+        "instruct": INSTRUCT,
         "chat": {"messages": ALIASES["messages"], "tools": ("tools",)},
         "tokens": {
             "tokens": ALIASES["tokens"],

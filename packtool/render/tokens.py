@@ -52,8 +52,8 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
         trained = flags == 1
     if train_on == "all":
         trained[:] = True
-    attention = columns.get("attention_mask")
-    if attention is not None and record.get(attention) is not None:
+    attention = columns.get("attention_mask", "attention_mask")
+    if record.get(attention) is not None:
         kept = _integers(record, attention, len(ids)) != 0
         at = np.flatnonzero(kept)
         if len(at) and len(at) != at[-1] - at[0] + 1:

@@ -8,7 +8,7 @@ A block is small, picklable and independent: any process can read any block.
 """
 
 from packtool.sources.find import find_inputs
-from packtool.sources.records import BadRecord, Block, InputFile, Record
+from packtool.sources.records import BadRecord, Block, InputFile, Record, place_name
 from packtool.sources.split import BLOCK_BYTES, TEXT_BY, BlockSplitter, read_block
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "InputFile",
     "Record",
     "find_inputs",
+    "place_name",
     "read_block",
 ]

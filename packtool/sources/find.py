@@ -93,6 +93,10 @@ def _folder(folder: str, above: tuple[str, ...]) -> Iterator[str]:
     real = os.path.realpath(folder)
     if real in above:
         return
+    if all(os.path.isfile(os.path.join(folder, name)) for name in ("manifest.json", "ledger.parquet")):
+        if not above:
+            raise UsageError(f"`{folder}` is a packed dataset, not an input", hint="name the files it was made from")
+        return  # what an earlier run wrote beside its inputs
     try:
         names = sorted(os.listdir(folder), key=os.fsencode)
     except OSError as error:

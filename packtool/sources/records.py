@@ -8,7 +8,7 @@ can only be read from its start (compressed files, JSON arrays, CSV).
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BadRecord", "Block", "InputFile", "Record"]
+__all__ = ["BadRecord", "Block", "InputFile", "Record", "place_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +84,10 @@ class BadRecord:
     offset: int
     message: str
     hint: str = ""
+
+
+def place_name(container: str) -> str:
+    """What a place in such a file is called."""
+    if container in ("jsonl", "csv", "tsv", "text"):
+        return "line"
+    return "row" if container in ("parquet", "arrow", "arrow_stream") else "element"

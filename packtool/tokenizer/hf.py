@@ -111,6 +111,7 @@ class HfEngine:
         self.size = 1 + max(int(self._true[i]) for i, t in enumerate(vocabulary) if t is not None and i != self._break)
         self._bytes: NDArray[np.int64] | None = None
         self._nfc = False
+        self._spaced = _is_spaced(inner)
         if _is_byte_level(inner):
             self._nfc = _normalizer(inner) == ["NFC"]
             self._bytes = np.array([_size(token, texts) for token in vocabulary], np.int64)
@@ -184,9 +185,11 @@ class HfEngine:
         parts, origins, places, length = [], [], [], 0
         for start, stop, kind in segments:
             part = rendered.text[start:stop] if kind < 0 else self._names[kind]
-            before = _BREAK if kind == LOOKALIKE else ""
+            around = _BREAK if kind == LOOKALIKE and not self._spaced else ""
+            before = around
             if kind == LOOKALIKE:
-                part = f"{part[0]}{_BREAK}{part[1:]}{_BREAK}" if broken and len(part) > 1 else part + _BREAK
+                inside = _BREAK if broken and len(part) > 1 else ""
+                part = part[0] + inside + part[1:] + around
             # A boundary at a segment's start moves in front of it; one inside keeps its distance from the start, but
             # stays within the segment.
             origins.append(start)
@@ -303,6 +306,13 @@ def _is_byte_level(inner: tokenizers.Tokenizer) -> bool:
         and any(part.get("type") == "ByteLevel" and not part.get("add_prefix_space") for part in parts)
         and _normalizer(inner) in ([], ["NFC"])
     )
+
+
+def _is_spaced(inner: tokenizers.Tokenizer) -> bool:
+    """Whether the tokenizer puts a space in front of every stretch of text: a break inside a text would add one."""
+    state = _state(inner.pre_tokenizer)
+    parts = state.get("pretokenizers", [state])
+    return "Prepend" in _normalizer(inner) or any(part.get("type") == "Metaspace" for part in parts)
 
 
 def _size(token: str | None, added: Collection[str]) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from packtool.errors import DataError, UsageError
+from packtool.errors import DataError, PackError, UsageError
 from packtool.tokenizer.base import AddedToken, Engine, Tokenizer, TokenizerSource
 from packtool.tokenizer.byte_level import BYTE_TOKENS, ByteEngine
 
@@ -43,7 +43,7 @@ def find_tokenizer(spec: str) -> TokenizerSource:
     """
     if spec == "bytes":
         return _bytes_source({})
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))
     if os.path.isdir(path):  # unlike Path.is_dir, not startled by a name that is too long
         return _from_folder(path)
     if os.path.isfile(path):
@@ -116,10 +116,29 @@ def _bytes_source(files: dict[str, str]) -> TokenizerSource:
 
 
 def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
-    from packtool.tokenizer.hf import read_added_tokens
 
     files = {"tokenizer.json": str(path), **_optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)}
     config, special, template = _configuration(files)
+    try:
+        added, marked = _all_added(path, config, special)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, PackError):
+            raise
+        raise DataError(
+            f"the tokens that `{path.parent}` adds are not written as transformers writes them: {error}",
+            hint="save the tokenizer again with `save_pretrained`",
+        ) from None
+    tokens = sorted(added.values(), key=lambda token: token.id)
+    tokens = [AddedToken(t.content, t.id, t.special or t.content in marked) for t in tokens]
+    return TokenizerSource("tokenizers", files, tuple(tokens), special, _add_bos(config), template)
+
+
+def _all_added(
+    path: Path, config: Mapping[str, Any], special: Mapping[str, str]
+) -> tuple[dict[str, AddedToken], set[str]]:
+    """Added tokens of tokenizer.json and of the configuration, and the names that count as special."""
+    from packtool.tokenizer.hf import read_added_tokens
+
     added = {token.content: token for token in read_added_tokens(_read_bytes(path), str(path))}
     marked = set(special.values()) | {_content(t) for t in config.get("additional_special_tokens") or []}
     for key, entry in (config.get("added_tokens_decoder") or {}).items():
@@ -128,9 +147,7 @@ def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
         is_special = bool(entry.get("special")) if isinstance(entry, dict) else False
         number = known.id if known else int(key)
         added[content] = AddedToken(content, number, is_special or bool(known and known.special))
-    tokens = sorted(added.values(), key=lambda token: token.id)
-    tokens = [AddedToken(t.content, t.id, t.special or t.content in marked) for t in tokens]
-    return TokenizerSource("tokenizers", files, tuple(tokens), special, _add_bos(config), template)
+    return added, marked
 
 
 def _model_source(path: Path, folder: Path | None) -> TokenizerSource:
@@ -152,7 +169,7 @@ def _configuration(files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, 
     special = {}
     for name in _SPECIAL_NAMES:
         token = config.get(name) or special_map.get(name)
-        if token:
+        if token and _content(token):
             special[name] = _content(token)
     if _TEMPLATE in files:
         return config, special, _read(Path(files[_TEMPLATE]))
@@ -168,7 +185,8 @@ def _add_bos(config: Mapping[str, Any]) -> bool | None:
 
 
 def _content(token: Any) -> str:
-    return str(token.get("content", "")) if isinstance(token, dict) else str(token)
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else ""
 
 
 def _json_object(path: str | None) -> dict[str, Any]:

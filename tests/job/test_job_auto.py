@@ -74,9 +74,16 @@ def test_named_fields_decide(columns, kind):
 
 
 def test_a_template_means_instruct():
-    choice = choose_kind("auto", {"a": "b"}, "{a}{>}{c}", [{"text": "x"}])
+    choice = choose_kind("auto", {"a": "b"}, "{a}{>}{c}", [{"b": "x"}])
     assert (choice.kind, dict(choice.columns), choice.template) == ("instruct", {"a": "b"}, "{a}{>}{c}")
-    assert choice.why == "an instruct template was given; columns: `text`"
+    assert choice.why == "an instruct template was given; columns: `b`"
+
+
+def test_columns_that_no_record_has_and_fields_that_the_kind_lacks_are_refused():
+    with pytest.raises(UsageError, match="`--columns` names `inptu`, which none of the first records has"):
+        choose_kind("completion", {"prompt": "inptu"}, "", [{"input": "a", "completion": "b"}])
+    with pytest.raises(UsageError, match="`--columns` names the field `foo`, which kind `text` does not have"):
+        choose_kind("text", {"foo": "text"}, "", [{"text": "a"}])
 
 
 @pytest.mark.parametrize("kind", KINDS)

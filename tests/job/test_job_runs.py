@@ -351,6 +351,7 @@ def test_a_scratch_folder_that_a_killed_run_left_is_no_obstacle(tmp_path):
     left = tmp_path / ".data.packed.packing"
     left.mkdir()
     (left / "store").mkdir()
+    (left / "packtool-scratch").touch()
     assert pack(tmp_path, texts(3))[0].packs == 1
     assert sorted(os.listdir(tmp_path)) == ["data.jsonl", "data.packed"]
 

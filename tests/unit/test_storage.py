@@ -100,18 +100,45 @@ def test_what_a_killed_run_left_is_swept(tmp_path):
     (left / "store").mkdir(parents=True)
     (left / "store" / "tokens.bin").write_bytes(b"x")
     (left / "link").symlink_to(tmp_path)
+    (left / "packtool-scratch").touch()
     with claimed_scratch(tmp_path / "set.packed") as scratch:
-        assert list(scratch.iterdir()) == []
+        assert [path.name for path in scratch.iterdir()] == ["packtool-scratch"]
     assert tmp_path.is_dir()
+
+
+def test_what_is_not_packtool_s_own_is_never_removed(tmp_path):
+    """Another program's manifest, a user's file in a dataset, a link or folder where scratch or an old dataset goes."""
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "manifest.json").write_text('{"name": "app"}')
+    with pytest.raises(UsageError, match="is no packed dataset"):
+        free_place(app, overwrite=True)
+    (app / "manifest.json").write_text('"format": "packtool"')
+    (app / "thesis.txt").touch()
+    with pytest.raises(UsageError, match=r"holds `thesis\.txt`, which packtool did not write"):
+        free_place(app, overwrite=True)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "thesis.txt").touch()
+    (tmp_path / ".set.packing").symlink_to(victim)
+    with pytest.raises(UsageError, match="cannot be written to"), claimed_scratch(tmp_path / "set"):
+        pass
+    victim.rename(tmp_path / ".other.packing")
+    with pytest.raises(UsageError, match="is in the way, and it is none of"), claimed_scratch(tmp_path / "other"):
+        pass
+    assert (tmp_path / ".other.packing" / "thesis.txt").is_file()
+    (tmp_path / ".other.packing").rename(tmp_path / ".third.old")
+    with pytest.raises(UsageError, match=r"third\.old` is in the way"):
+        free_place(tmp_path / "third", overwrite=True)
 
 
 def test_an_old_dataset_comes_back_when_it_cannot_be_replaced(tmp_path):
     old = tmp_path / "set.packed"
     old.mkdir()
-    (old / "manifest.json").write_text("old")
+    (old / "manifest.json").write_text('"format": "packtool" old')
     with pytest.raises(FileNotFoundError):
-        publish(tmp_path / "missing", old, overwrite=True, manifest="manifest.json")
-    assert (old / "manifest.json").read_text() == "old"
+        publish(tmp_path / "missing", old, overwrite=True)
+    assert (old / "manifest.json").read_text().endswith("old")
     assert [path.name for path in tmp_path.iterdir()] == ["set.packed"]
 
 
@@ -120,14 +147,14 @@ def test_an_old_dataset_comes_back_when_it_cannot_be_replaced(tmp_path):
 
 def refused(out, *, overwrite):
     with pytest.raises(UsageError) as caught:
-        free_place(out, overwrite=overwrite, manifest="manifest.json")
+        free_place(out, overwrite=overwrite)
     assert caught.value.hint
     return caught.value.message
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_free_place_is_free(tmp_path, overwrite):
-    free_place(tmp_path / "new", overwrite=overwrite, manifest="manifest.json")
+    free_place(tmp_path / "new", overwrite=overwrite)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,10 +170,10 @@ def test_what_is_there_is_kept_unless_it_is_to_be_overwritten(tmp_path):
     out = tmp_path / "set"
     out.mkdir()
     assert refused(out, overwrite=False) == f"`{out}` is there already"
-    free_place(out, overwrite=True, manifest="manifest.json")  # an empty folder may go
-    (out / "manifest.json").touch()
+    free_place(out, overwrite=True)  # an empty folder may go
+    (out / "manifest.json").write_text('"format": "packtool"')
     assert refused(out, overwrite=False) == f"`{out}` is there already"
-    free_place(out, overwrite=True, manifest="manifest.json")
+    free_place(out, overwrite=True)
 
 
 def test_overwrite_replaces_datasets_only(tmp_path):
@@ -159,7 +186,7 @@ def test_overwrite_replaces_datasets_only(tmp_path):
     assert message in refused(tmp_path / "file", overwrite=True)
     dataset = tmp_path / "set"
     dataset.mkdir()
-    (dataset / "manifest.json").touch()
+    (dataset / "manifest.json").write_text('"format": "packtool"')
     (tmp_path / "link").symlink_to(dataset)
     assert message in refused(tmp_path / "link", overwrite=True)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
@@ -172,22 +199,22 @@ def test_overwrite_replaces_datasets_only(tmp_path):
 
 def make(folder, text):
     folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text(text)
+    (folder / "manifest.json").write_text(f'"format": "packtool" {text}')
     return folder
 
 
 def test_publish_renames(tmp_path):
     built = make(tmp_path / ".set.packing" / "dataset", "new")
-    publish(built, tmp_path / "set", overwrite=False, manifest="manifest.json")
-    assert (tmp_path / "set" / "manifest.json").read_text() == "new"
+    publish(built, tmp_path / "set", overwrite=False)
+    assert (tmp_path / "set" / "manifest.json").read_text().endswith("new")
     assert not built.exists()
 
 
 def test_publish_replaces_and_removes_what_was_there(tmp_path):
     make(tmp_path / "set", "old")
-    (tmp_path / "set" / "stale").touch()
+    (tmp_path / "set" / "shard-00007").mkdir()
     make(tmp_path / ".set.old", "left by a killed run")
-    publish(make(tmp_path / "built", "new"), tmp_path / "set", overwrite=True, manifest="manifest.json")
+    publish(make(tmp_path / "built", "new"), tmp_path / "set", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     assert [path.name for path in (tmp_path / "set").iterdir()] == ["manifest.json"]
-    assert (tmp_path / "set" / "manifest.json").read_text() == "new"
+    assert (tmp_path / "set" / "manifest.json").read_text().endswith("new")
