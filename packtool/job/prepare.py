@@ -16,7 +16,7 @@ from packtool.errors import DataError, UsageError
 from packtool.job.settings import Settings, as_plain, parse_limit, parse_size
 from packtool.job.tokenize import TokenizeSpec, make_chat, make_pipeline
 from packtool.render import choose_kind, list_templates, parse_instruct, read_template
-from packtool.render.chat import UNPROTECTED_MARKS
+from packtool.render.chat import UNPROTECTED_MARKS, missing_marks
 from packtool.sources import BadRecord, BlockSplitter, InputFile, find_inputs, read_block
 from packtool.tokenizer import BYTES_FILE, TokenizerSource, find_tokenizer
 
@@ -85,6 +85,8 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         source = _copied(settings, folder)
     template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
     chat = make_chat(source) if choice.messages else None
+    if source is not None and choice.messages:
+        _tell_missing_marks(source, settings, notice)
     protected: set[str] = set()
     if source is not None:
         protected = {token.content for token in source.added_tokens if token.special}
@@ -134,6 +136,20 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         pad=tokenizer.pad if tokenizer is not None else (settings.pad_id or 0),
         tokenizer_size=None if tokenizer is None else tokenizer.size,
     )
+
+
+def _tell_missing_marks(source: TokenizerSource, settings: Settings, notice: Callable[[str], None]) -> None:
+    """Say which marks of a built-in template the model would see as pieces of text."""
+    name = settings.chat_template.removesuffix(".jinja")
+    if os.path.isfile(settings.chat_template):
+        return
+    missing = missing_marks(name, {token.content for token in source.added_tokens}, source.special)
+    if missing:
+        marks = ", ".join(f"`{mark}`" for mark in missing)
+        notice(
+            f"chat template `{name}`: {marks} {'is' if len(missing) == 1 else 'are'} no added token of this tokenizer, "
+            "so each becomes several ordinary tokens"
+        )
 
 
 def _ends_turns(source: TokenizerSource, eos: str) -> bool:
