@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from packtool.errors import RecordError, UsageError
-from packtool.render.chat import ChatTemplate
+from packtool.render.chat import ChatTemplate, ChatTemplates
 from packtool.render.instruct import InstructTemplate, parse_instruct
 from packtool.render.kinds import KINDS, Choice, choose_kind
 from packtool.render.messages import read_messages
@@ -64,7 +64,7 @@ def make_renderer(
     columns: Mapping[str, str],
     *,
     instruct: InstructTemplate | None = None,
-    chat: ChatTemplate | None = None,
+    chat: ChatTemplate | ChatTemplates | None = None,
     size: int | None = None,
     train_on: str = "completion",
 ) -> Renderer:
@@ -103,7 +103,7 @@ def _text(record: Mapping[str, Any], columns: Mapping[str, str]) -> Rendered:
 
 
 def _completion(
-    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | None, train_on: str
+    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
 ) -> Rendered:
     prompt_column, completion_column = columns.get("prompt", "prompt"), columns.get("completion", "completion")
     if isinstance(record.get(prompt_column), list) or isinstance(record.get(completion_column), list):
@@ -138,7 +138,9 @@ def _instruct(
     return _joined(prompt, completion, train_on)
 
 
-def _chat(record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | None, train_on: str) -> Rendered:
+def _chat(
+    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
+) -> Rendered:
     column = columns.get("messages", "messages")
     messages, on = read_messages(record.get(column), column)
     if not messages:
@@ -151,13 +153,13 @@ def _conversation(
     on: Sequence[bool],
     record: Mapping[str, Any],
     columns: Mapping[str, str],
-    chat: ChatTemplate | None,
+    chat: ChatTemplate | ChatTemplates | None,
     train_on: str,
 ) -> Rendered:
     if chat is None:
         raise UsageError(
             "the tokenizer has no chat template, and these are conversations",
-            hint="give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one",
+            hint="give one: `--chat-template FILE`, or a built-in one such as `--chat-template chatml`",
         )
     tools = record.get(columns.get("tools", "tools")) or None
     if tools is not None and not isinstance(tools, list):

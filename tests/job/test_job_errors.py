@@ -342,7 +342,7 @@ def test_conversations_without_a_chat_template(tmp_path):
     with pytest.raises(UsageError) as caught:
         pack(tmp_path, [{"messages": [HI]}], tokenizer=tmp_path / "tok")
     assert caught.value.message == "the tokenizer has no chat template, and these are conversations"
-    assert caught.value.hint == ("give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one")
+    assert caught.value.hint == ("give one: `--chat-template FILE`, or a built-in one such as `--chat-template chatml`")
 
 
 def test_instruct_without_a_template():
