@@ -59,7 +59,9 @@ def pack(
     allow_special: Annotated[
         bool | None, typer.Option("--allow-special", help="Recognise control tokens in the records' own text.")
     ] = None,
-    train_on: Annotated[str | None, typer.Option(help="completion, or all for every token.")] = None,
+    train_on: Annotated[
+        str | None, typer.Option(help="completion, all for every token, or last for a chat's last assistant turn.")
+    ] = None,
     overlong: Annotated[
         str | None,
         typer.Option(help="Samples longer than a pack: truncate, drop, split, error; auto splits plain text only."),

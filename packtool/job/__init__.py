@@ -63,7 +63,7 @@ def pack(
         bos: `auto`, `yes` or `no`.
         pad_id: id of padding slots.
         allow_special: recognise control tokens in the records' text.
-        train_on: `completion`, or `all` for every token but each piece's first.
+        train_on: `completion`, `all` (every token but each piece's first), or `last` (a chat's last assistant turn).
         overlong: `truncate`, `drop`, `split` or `error`; `auto` splits plain text and truncates the rest.
         strategy: how packs are filled: `ffd` or `greedy`.
         split_across_packs: with `greedy`, fill every pack and go on in the next.

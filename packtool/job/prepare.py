@@ -149,7 +149,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
 
 def _check_chat_only(settings: Settings, kind: str, *, messages: bool) -> None:
     """Settings that only a chat template knows what to do with."""
-    given = {"--template-arg": bool(settings.template_args)}
+    given = {"--template-arg": bool(settings.template_args), "--train-on last": settings.train_on == "last"}
     wrong = [flag for flag, on in given.items() if on and not messages]
     if wrong:
         raise UsageError(

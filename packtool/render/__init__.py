@@ -34,7 +34,7 @@ __all__ = [
     "read_template",
 ]
 
-TRAIN_ON = ("completion", "all")
+TRAIN_ON = ("completion", "all", "last")
 Renderer = Callable[[Any], Rendered | Tokenized]
 
 
@@ -76,7 +76,7 @@ def make_renderer(
         instruct: the template, for `instruct`.
         chat: the template, for `chat` and for completions that are lists of messages.
         size: ids of the vocabulary, for `tokens`.
-        train_on: `completion`, or `all` for every token but the first.
+        train_on: `completion`, `all` for every token but the first, or `last` for a chat's last assistant turn.
     """
     renderers: dict[str, Renderer] = {
         "text": lambda record: _text(record, columns),
@@ -170,7 +170,11 @@ def _conversation(
     if train_on == "all":
         trained: tuple[tuple[int, int], ...] = ((0, len(result.text)),)
     else:
-        trained = tuple((start, stop) for start, stop, message in result.spans if message < 0 or on[message])
+        spans = result.spans
+        if train_on == "last":
+            last = max((at for at, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
+            spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
+        trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
     return Rendered(result.text, trained, result.template, warnings=result.warnings)
 
 

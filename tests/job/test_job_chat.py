@@ -154,3 +154,36 @@ def test_a_tool_template_that_is_refused_hurts_only_records_with_tools(tmp_path)
     assert len(packed(tmp_path, [{"messages": TURNS}], tokenizer=where)) == 1
     with pytest.raises(DataError, match=r"`tool_use` template of the tokenizer.* without an added token"):
         pack(tmp_path, [{"messages": TURNS, "tools": TOOLS}], tokenizer=where)
+
+
+LONG = [*TURNS, {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+
+
+@pytest.mark.parametrize("template", [CHAT.replace("<|turn|>' + m", "<|begin|>' + m"), MARKED])
+def test_only_the_last_assistant_turn(tmp_path, template):
+    where = folder(tmp_path / "tok", template=template)
+    records = [
+        {"messages": LONG},
+        {"messages": TURNS},
+        {"messages": [*LONG, {"role": "user", "content": "three"}]},
+        {"prompt": [LONG[0]], "completion": LONG[1:]},
+    ]
+    found = packed(tmp_path, records[:3], tokenizer=where, train_on="last")
+    assert [decoded(where, found)[record][1].split(":")[-1] for record in range(3)] == [
+        "two<|turn|>",
+        "world<|turn|>",
+        "two<|turn|>",
+    ]
+    found = packed(tmp_path, records[3:], tokenizer=where, train_on="last")
+    assert decoded(where, found)[0][1].split(":")[-1] == "two<|turn|>"
+
+
+def test_a_last_turn_that_is_switched_off_leaves_the_record_without_a_target(tmp_path):
+    off = [*LONG[:3], {**LONG[3], "weight": 0}]
+    summary, _ = pack(tmp_path, [{"messages": off}, {"messages": LONG}], train_on="last")
+    assert summary.samples == 1
+
+
+def test_last_is_for_conversations(tmp_path):
+    with pytest.raises(UsageError, match="`--train-on last` is for conversations, and these records are of the kind"):
+        pack(tmp_path, [{"prompt": "a", "completion": "b"}], train_on="last")

@@ -174,7 +174,7 @@ WRONG_REQUESTS = {
                                "got `poem`", ""),
     "text_by": ({"text_by": "page"}, "`text_by`: expected one of `line`, `paragraph`, `file`, got `page`", ""),
     "bos": ({"bos": "maybe"}, "`bos`: expected one of `auto`, `yes`, `no`, got `maybe`", ""),
-    "train_on": ({"train_on": "none"}, "`train_on`: expected one of `completion`, `all`, got `none`", ""),
+    "train_on": ({"train_on": "none"}, "`train_on`: expected one of `completion`, `all`, `last`, got `none`", ""),
     "overlong": ({"overlong": "wrap"}, "`overlong`: expected one of `auto`, `truncate`, `drop`, `split`, `error`, "
                                        "got `wrap`", ""),
     "strategy": ({"strategy": "best"}, "`strategy`: expected one of `ffd`, `greedy`, got `best`", ""),

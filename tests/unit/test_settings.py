@@ -94,7 +94,7 @@ CHOICES = {
     "kind": "`auto`, `text`, `completion`, `instruct`, `chat`, `tokens`",
     "text_by": "`line`, `paragraph`, `file`",
     "bos": "`auto`, `yes`, `no`",
-    "train_on": "`completion`, `all`",
+    "train_on": "`completion`, `all`, `last`",
     "overlong": "`auto`, `truncate`, `drop`, `split`, `error`",
     "strategy": "`ffd`, `greedy`",
     "format": "`npy`, `parquet`",
