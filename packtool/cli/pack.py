@@ -40,7 +40,16 @@ def pack(
         str | None, typer.Option(help="A folder, a tokenizer.json, a SentencePiece .model, a hub name, or bytes.")
     ] = None,
     chat_template: Annotated[
-        str | None, typer.Option(help="Chat template instead of the tokenizer's own: a Jinja file or a built-in name.")
+        str | None, typer.Option(help="Chat template: a Jinja file, a built-in name, or a name of the tokenizer's own.")
+    ] = None,
+    template_args: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template-arg",
+            "--template-args",
+            help="name=value for the chat template, as JSON or text; repeated.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     eos: Annotated[str | None, typer.Option(help="Token that ends a sample, instead of the tokenizer's own.")] = None,
     bos: Annotated[
@@ -51,7 +60,9 @@ def pack(
         bool | None,
         typer.Option("--allow-special/--no-allow-special", help="Recognise control tokens in the records' own text."),
     ] = None,
-    train_on: Annotated[str | None, typer.Option(help="completion, or all for every token.")] = None,
+    train_on: Annotated[
+        str | None, typer.Option(help="completion, all for every token, or last for a chat's last assistant turn.")
+    ] = None,
     overlong: Annotated[
         str | None,
         typer.Option(help="Samples longer than a pack: truncate, drop, split, error; auto splits plain text only."),
@@ -95,9 +106,10 @@ def pack(
     flags: dict[str, Any] = {
         "inputs": inputs or None, "max_seq_len": max_seq_len, "out": out, "kind": kind,
         "columns": _columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,
-        "chat_template": chat_template, "eos": eos, "bos": bos, "pad_id": pad_id, "allow_special": allow_special,
-        "train_on": train_on, "overlong": overlong, "strategy": strategy, "split_across_packs": split_across_packs,
-        "shuffle": shuffle, "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
+        "chat_template": chat_template, "template_args": _arguments(template_args), "eos": eos, "bos": bos,
+        "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
+        "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
+        "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
         "format": format, "compression": compression, "on_bad": on_bad, "root": root, "overwrite": overwrite,
         "workers": workers,
     }  # fmt: skip
@@ -135,6 +147,25 @@ def _columns(pairs: list[str] | None) -> dict[str, str] | None:
             )
         columns[field.strip()] = column.strip()
     return columns
+
+
+def _arguments(pairs: list[str] | None) -> dict[str, Any] | None:
+    """`name=value` flags as a mapping; what is no JSON is text."""
+    if not pairs:
+        return None
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(
+                f"`--template-arg {pair}`: expected name=value",
+                hint="for example `--template-arg enable_thinking=false`",
+            )
+        try:
+            arguments[name.strip()] = json.loads(value)
+        except ValueError:
+            arguments[name.strip()] = value
+    return arguments
 
 
 def _text(summary: Summary) -> str:

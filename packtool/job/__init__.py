@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from typing import Any
 
 from packtool.job.run import Notice, Progress, run
 from packtool.job.settings import Settings, as_plain, read_config, settings_from
@@ -21,6 +22,7 @@ def pack(
     template: str = "",
     tokenizer: str | PathLike[str] = "",
     chat_template: str | PathLike[str] = "",
+    template_args: Mapping[str, Any] | None = None,
     eos: str = "",
     bos: str = "auto",
     pad_id: int | None = None,
@@ -55,12 +57,13 @@ def pack(
         text_by: `line`, `paragraph` or `file`: what one record of a text file is.
         template: instruct template: a built-in name, a file, or the text itself.
         tokenizer: a folder, a tokenizer.json, a SentencePiece .model, a hub name, or `bytes`.
-        chat_template: a Jinja file or a built-in name, instead of the tokenizer's own.
+        chat_template: a Jinja file, a built-in name, or the name of one of the tokenizer's own, instead of its default.
+        template_args: variables for the chat template, such as `{"enable_thinking": False}`.
         eos: the token that ends a sample, instead of the tokenizer's own.
         bos: `auto`, `yes` or `no`.
         pad_id: id of padding slots.
         allow_special: recognise control tokens in the records' text.
-        train_on: `completion`, or `all` for every token but each piece's first.
+        train_on: `completion`, `all` (every token but each piece's first), or `last` (a chat's last assistant turn).
         overlong: `truncate`, `drop`, `split` or `error`; `auto` splits plain text and truncates the rest.
         strategy: how packs are filled: `ffd` or `greedy`.
         split_across_packs: with `greedy`, fill every pack and go on in the next.
@@ -89,7 +92,8 @@ def pack(
     values = {
         "inputs": [fspath(path) for path in inputs],
         "max_seq_len": max_seq_len, "out": fspath(out), "kind": kind, "columns": columns or {}, "text_by": text_by,
-        "template": template, "tokenizer": fspath(tokenizer), "chat_template": fspath(chat_template), "eos": eos,
+        "template": template, "tokenizer": fspath(tokenizer), "chat_template": fspath(chat_template),
+        "template_args": template_args or {}, "eos": eos,
         "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,

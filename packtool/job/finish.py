@@ -52,7 +52,8 @@ def finish(
     names = ["ledger.parquet", "settings.yaml"]
     if prepared.source is not None:
         shutil.copytree(prepared.tokenizer_folder, folder / "tokenizer")
-        names += sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
+        files = (path for path in (folder / "tokenizer").rglob("*") if path.is_file())
+        names += sorted(path.relative_to(folder).as_posix() for path in files)
     shaping = prepared.shaping()
     plain = {**shaping, "inputs": [_spelled(entry.name) for entry in read.inputs]}
     if prepared.source is not None:
@@ -103,8 +104,14 @@ def finish(
 
 
 def _canonical_settings(shaping: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the manifest has them: integers and strings."""
-    return {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in shaping.items()}
+    """Settings as the manifest has them: integers and strings; a template's arguments as JSON."""
+    plain: dict[str, Any] = {
+        name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in shaping.items()
+    }
+    if "template_args" in plain:
+        arguments = plain["template_args"].items()
+        plain["template_args"] = {name: json.dumps(value, sort_keys=True) for name, value in arguments}
+    return plain
 
 
 def _write_build(folder: Path, seconds: dict[str, float]) -> None:

@@ -16,7 +16,7 @@ from packtool.errors import DataError, UsageError
 from packtool.job.settings import Settings, as_plain, parse_limit, parse_size
 from packtool.job.tokenize import TokenizeSpec, make_chat, make_pipeline
 from packtool.render import choose_kind, list_templates, parse_instruct, read_template
-from packtool.render.chat import UNPROTECTED_MARKS
+from packtool.render.chat import UNPROTECTED_MARKS, missing_marks
 from packtool.sources import BadRecord, BlockSplitter, InputFile, find_inputs, place_name, read_block
 from packtool.tokenizer import BYTES_FILE, TokenizerSource, find_tokenizer
 
@@ -61,6 +61,8 @@ class Prepared:
         plain["template"] = self.spec.template
         plain["overlong"] = self.overlong
         plain["shard_size"] = str(parse_size(self.settings.shard_size))
+        if not plain["template_args"]:
+            del plain["template_args"]
         return {name: value for name, value in plain.items() if value not in ("", None)}
 
 
@@ -83,6 +85,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         notice(f"kind `{choice.kind}`: {choice.why}")
     if any(file.container == "text" for file in inputs) and settings.text_by == "line":
         notice("text files: every line is a record (`--text-by paragraph` or `file` for larger ones)")
+    _check_chat_only(settings, choice.kind, messages=choice.messages)
     folder = scratch / "tokenizer"
     source = None
     if settings.tokenizer or choice.kind != "tokens":
@@ -92,12 +95,19 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
     template = _instruct_text(choice.template) if choice.kind == "instruct" else ""
     if choice.kind == "instruct":
         _check_fields(settings, template)
-    chat = make_chat(source) if choice.messages else None
+    if source is not None and choice.messages and source.chat_template is None and source.named_templates:
+        raise UsageError(
+            f"the tokenizer has the chat templates {', '.join(sorted(source.named_templates))} and no default",
+            hint=f"choose one: `--chat-template {min(source.named_templates)}`",
+        )
+    chat = make_chat(source, arguments=settings.template_args) if choice.messages else None
     if choice.messages and chat is None:
         raise UsageError(
             "the tokenizer has no chat template, and these are conversations",
-            hint="give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one",
+            hint="give one: `--chat-template FILE`, or a built-in one such as `--chat-template chatml`",
         )
+    if source is not None and choice.messages:
+        _tell_missing_marks(source, settings, notice)
     protected: set[str] = set()
     if source is not None:
         protected = {token.content for token in source.added_tokens if token.special}
@@ -112,6 +122,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         messages=choice.messages,
         text_by=settings.text_by,
         template=template,
+        template_args=json.dumps(settings.template_args, sort_keys=True),
         tokenizer="" if source is None else str(folder),
         protected=tuple(sorted(protected)),
         eos=settings.eos,
@@ -156,6 +167,31 @@ def _check_fields(settings: Settings, template: str) -> None:
         raise UsageError(
             f"`--columns` names the field `{unknown[0]}`, which the template does not have",
             hint=f"its fields: {', '.join(f'`{field}`' for field in fields)}",
+        )
+
+
+def _check_chat_only(settings: Settings, kind: str, *, messages: bool) -> None:
+    """Settings that only a chat template knows what to do with."""
+    given = {"--template-arg": bool(settings.template_args), "--train-on last": settings.train_on == "last"}
+    wrong = [flag for flag, on in given.items() if on and not messages]
+    if wrong:
+        raise UsageError(
+            f"`{wrong[0]}` is for conversations, and these records are of the kind `{kind}`",
+            hint="leave it out, or say `--kind chat`",
+        )
+
+
+def _tell_missing_marks(source: TokenizerSource, settings: Settings, notice: Callable[[str], None]) -> None:
+    """Say which marks of a built-in template the model would see as pieces of text."""
+    name = settings.chat_template.removesuffix(".jinja")
+    if os.path.isfile(settings.chat_template):
+        return  # a file is not a built-in template, whatever its name
+    missing = missing_marks(name, {token.content for token in source.added_tokens}, source.special)
+    if missing:
+        marks = ", ".join(f"`{mark}`" for mark in missing)
+        notice(
+            f"chat template `{name}`: {marks} {'is' if len(missing) == 1 else 'are'} no added token of this tokenizer, "
+            "so each becomes several ordinary tokens"
         )
 
 
@@ -215,22 +251,33 @@ def _copied(settings: Settings, folder: Path) -> TokenizerSource:
     spec = settings.tokenizer or "bytes"
     source = find_tokenizer(spec)
     folder.mkdir()
+    text = _chat_text(settings.chat_template, source) if settings.chat_template else None
     for name, path in source.files.items():
+        if text is not None and name.endswith(".jinja"):
+            continue  # what was asked for stands in for all of them
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / name)
     if source.kind == "bytes":
         (folder / BYTES_FILE).write_text(json.dumps({"tokenizer": "bytes", "version": 1}) + "\n")
-    if settings.chat_template:
-        (folder / "chat_template.jinja").write_text(_chat_text(settings.chat_template), "utf-8")
+    if text is not None:
+        (folder / "chat_template.jinja").write_text(text, "utf-8")
     return find_tokenizer(str(folder))
 
 
-def _chat_text(name: str) -> str:
+def _chat_text(name: str, source: TokenizerSource) -> str:
+    """A template's text: of a file, of the tokenizer's own by that name, or of a built-in one."""
     if os.path.isfile(name):
         return _file_text(Path(name), "chat template")
+    if name in source.named_templates:
+        return source.named_templates[name]
+    if name == "default" and source.chat_template is not None:
+        return source.chat_template
     if f"{name.removesuffix('.jinja')}.jinja" in list_templates():
         return read_template(f"{name.removesuffix('.jinja')}.jinja")
+    own = ", ".join(sorted(source.named_templates))
     raise UsageError(
-        f"there is no chat template or file `{name}`", hint="`packtool ls templates` lists the built-in ones"
+        f"there is no chat template or file `{name}`",
+        hint="`packtool ls templates` lists the built-in ones" + (f"; the tokenizer's own are {own}" if own else ""),
     )
 
 

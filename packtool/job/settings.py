@@ -8,6 +8,7 @@ Settings that shape the data are recorded in the dataset (`settings.yaml`, manif
 
 import dataclasses
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -22,6 +23,7 @@ from packtool.errors import UsageError
 from packtool.format import COMPRESSIONS, STORAGES
 from packtool.plan import OVERLONG, STRATEGIES
 from packtool.render import KINDS, TRAIN_ON
+from packtool.render.chat import RESERVED_ARGUMENTS
 from packtool.sources import TEXT_BY
 
 __all__ = ["Settings", "as_plain", "parse_limit", "parse_size", "read_config", "settings_from"]
@@ -46,6 +48,7 @@ class Settings:
     template: str = ""
     tokenizer: str = ""
     chat_template: str = ""
+    template_args: Mapping[str, Any] = field(default_factory=dict)
     eos: str = ""
     bos: str = "auto"
     pad_id: int | None = None
@@ -120,6 +123,8 @@ def _typed(name: str, value: Any) -> Any:
         if not isinstance(items, list | tuple):
             raise ValueError(f"`{name}`: expected a list of files, got {value!r}")
         return tuple(_plain_text(name, str(item)) for item in items)
+    if name == "template_args":
+        return _arguments(name, value)
     if get_origin(hint) is not None and get_origin(hint).__name__ == "Mapping":
         if not isinstance(value, Mapping):
             raise ValueError(f"`{name}`: expected a mapping of field to column, got {value!r}")
@@ -151,6 +156,23 @@ def _plain_text(name: str, text: str) -> str:
     if "\0" in text or (name in ("eos", "template") and any("\ud800" <= c <= "\udfff" for c in text)):
         raise ValueError(f"`{name}`: expected UTF-8 text without NUL, got {text!r}")
     return text
+
+
+def _arguments(name: str, value: Any) -> dict[str, Any]:
+    """Variables for a chat template, as JSON has them."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"`{name}`: expected a mapping of name to value, got {value!r}")
+    reserved = sorted(RESERVED_ARGUMENTS.intersection(value))
+    if reserved:
+        raise ValueError(f"`{name}`: `{reserved[0]}` cannot be set, it comes from the records and the run")
+    unfit = [key for key in value if not (isinstance(key, str) and key.isidentifier())]
+    if unfit:
+        raise ValueError(f"`{name}`: expected names of template variables, got {unfit[0]!r}")
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}`: expected values that JSON can hold: {error}") from None
+    return plain
 
 
 def _check_together(settings: Settings) -> None:

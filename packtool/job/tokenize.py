@@ -4,16 +4,19 @@ A task is a function of the block and the settings, and nothing else: any proces
 Batches are sized in characters, so memory does not depend on the block.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from packtool.errors import RecordError
+from packtool.errors import RecordError, UsageError
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
+from packtool.render.chat import TOOL_USE, ChatTemplates
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
 from packtool.tokenizer import Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
@@ -35,6 +38,7 @@ class TokenizeSpec:
         protected: tokens that are never made from a record's text.
         columns: (field, column) pairs.
         messages: whether a chat template renders the records.
+        template_args: as one JSON object.
         share: the part of the records that is kept, drawn by a hash of `seed` and the record's place.
         Others are named as in Settings.
     """
@@ -44,6 +48,7 @@ class TokenizeSpec:
     messages: bool
     text_by: str
     template: str
+    template_args: str
     tokenizer: str
     protected: tuple[str, ...]
     eos: str
@@ -79,20 +84,37 @@ class Pipeline:
     tokenizer: Tokenizer | None
 
 
-def make_chat(source: TokenizerSource | None) -> ChatTemplate | None:
-    """The chat template of a tokenizer, calibrated; None where it has none.
+def make_chat(
+    source: TokenizerSource | None, *, arguments: Mapping[str, Any] | None = None
+) -> ChatTemplate | ChatTemplates | None:
+    """The chat templates of a tokenizer, calibrated; None where it has none.
+
+    Args:
+        source: the tokenizer.
+        arguments: more variables for the template.
 
     Raises:
         UsageError: the template's assistant turns cannot be found with proof.
     """
     if source is None or source.chat_template is None:
         return None
-    return ChatTemplate(
-        source.chat_template,
-        name="chat template of the tokenizer",
-        added_tokens=[token.content for token in source.added_tokens],
-        special=source.special,
-    )
+
+    def made(text: str, name: str) -> ChatTemplate:
+        return ChatTemplate(
+            text,
+            name=name,
+            added_tokens=[token.content for token in source.added_tokens],
+            special=source.special,
+            arguments=arguments,
+        )
+
+    default = made(source.chat_template, "chat template of the tokenizer")
+    if TOOL_USE not in source.named_templates:
+        return default
+    try:
+        return ChatTemplates(default, made(source.named_templates[TOOL_USE], f"`{TOOL_USE}` template of the tokenizer"))
+    except UsageError as error:  # records without tools never see it
+        return ChatTemplates(default, error)
 
 
 @lru_cache(maxsize=1)
@@ -109,7 +131,7 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         spec.kind,
         dict(spec.columns),
         instruct=parse_instruct(spec.template, "--template") if spec.kind == "instruct" else None,
-        chat=make_chat(source) if spec.messages else None,
+        chat=make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
     )

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from packtool.errors import RecordError, UsageError
-from packtool.render.chat import ChatTemplate
+from packtool.render.chat import ChatTemplate, ChatTemplates
 from packtool.render.instruct import InstructTemplate, parse_instruct
 from packtool.render.kinds import INSTRUCT, KINDS, Choice, choose_kind
 from packtool.render.messages import read_messages
@@ -34,7 +34,7 @@ __all__ = [
     "read_template",
 ]
 
-TRAIN_ON = ("completion", "all")
+TRAIN_ON = ("completion", "all", "last")
 Renderer = Callable[[Any], Rendered | Tokenized]
 
 
@@ -64,7 +64,7 @@ def make_renderer(
     columns: Mapping[str, str],
     *,
     instruct: InstructTemplate | None = None,
-    chat: ChatTemplate | None = None,
+    chat: ChatTemplate | ChatTemplates | None = None,
     size: int | None = None,
     train_on: str = "completion",
 ) -> Renderer:
@@ -76,7 +76,7 @@ def make_renderer(
         instruct: the template, for `instruct`.
         chat: the template, for `chat` and for completions that are lists of messages.
         size: ids of the vocabulary, for `tokens`.
-        train_on: `completion`, or `all` for every token but the first.
+        train_on: `completion`, `all` for every token but the first, or `last` for a chat's last assistant turn.
     """
     renderers: dict[str, Renderer] = {
         "text": lambda record: _text(record, columns),
@@ -103,7 +103,7 @@ def _text(record: Mapping[str, Any], columns: Mapping[str, str]) -> Rendered:
 
 
 def _completion(
-    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | None, train_on: str
+    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
 ) -> Rendered:
     prompt_column, completion_column = columns.get("prompt", "prompt"), columns.get("completion", "completion")
     if isinstance(record.get(prompt_column), list) or isinstance(record.get(completion_column), list):
@@ -139,7 +139,9 @@ def _instruct(
     return _joined(prompt, completion, train_on)
 
 
-def _chat(record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | None, train_on: str) -> Rendered:
+def _chat(
+    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
+) -> Rendered:
     column = columns.get("messages", "messages")
     messages, on = read_messages(record.get(column), column)
     if not messages:
@@ -152,7 +154,7 @@ def _conversation(
     on: Sequence[bool],
     record: Mapping[str, Any],
     columns: Mapping[str, str],
-    chat: ChatTemplate | None,
+    chat: ChatTemplate | ChatTemplates | None,
     train_on: str,
 ) -> Rendered:
     if chat is None:
@@ -169,7 +171,11 @@ def _conversation(
     if train_on == "all":
         trained: tuple[tuple[int, int], ...] = ((0, len(result.text)),)
     else:
-        trained = tuple((start, stop) for start, stop, message in result.spans if message < 0 or on[message])
+        spans = result.spans
+        if train_on == "last":
+            last = max((at for at, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
+            spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
+        trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
     return Rendered(result.text, trained, result.template, warnings=result.warnings)
 
 

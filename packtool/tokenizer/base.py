@@ -41,6 +41,7 @@ class TokenizerSource:
         special: names such as `bos_token` -> the token, as chat templates know them.
         add_bos: True or False where the configuration says so, else None (the tokenizer's own rule decides).
         chat_template: Jinja text, or None.
+        named_templates: the other templates by name, such as `tool_use`.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class TokenizerSource:
     special: Mapping[str, str]
     add_bos: bool | None
     chat_template: str | None
+    named_templates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ __all__ = ["BYTES_FILE", "find_tokenizer", "make_engine", "make_tokenizer", "sou
 # What a dataset's `tokenizer/` holds for the built-in byte tokenizer, which has no file of its own.
 BYTES_FILE = "bytes.json"
 _CONFIG, _SPECIAL_MAP, _TEMPLATE = "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"
+_MORE_TEMPLATES = "additional_chat_templates"
 # What transformers hands to a chat template by these names.
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -60,7 +61,7 @@ def _from_hub(name: str) -> Path:
     import huggingface_hub
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    patterns = ["tokenizer.json", _CONFIG, _SPECIAL_MAP, _TEMPLATE, "tokenizer.model"]
+    patterns = ["tokenizer.json", _CONFIG, _SPECIAL_MAP, _TEMPLATE, f"{_MORE_TEMPLATES}/*.jinja", "tokenizer.model"]
     bars = not are_progress_bars_disabled()
     disable_progress_bars()  # it draws them wherever stderr leads to
     try:
@@ -106,6 +107,15 @@ def _optional(folder: Path | None, *names: str) -> dict[str, str]:
     return {name: str(folder / name) for name in names if folder is not None and (folder / name).is_file()}
 
 
+def _beside(folder: Path | None) -> dict[str, str]:
+    """The configuration and the templates of a tokenizer."""
+    files = _optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)
+    if folder is not None:
+        more = sorted((folder / _MORE_TEMPLATES).glob("*.jinja"))
+        files |= {f"{_MORE_TEMPLATES}/{path.name}": str(path) for path in more}
+    return files
+
+
 def _bytes_source(files: dict[str, str]) -> TokenizerSource:
     template = Path(files[_TEMPLATE]).read_text("utf-8") if _TEMPLATE in files else None
     if template is None:
@@ -117,8 +127,8 @@ def _bytes_source(files: dict[str, str]) -> TokenizerSource:
 
 def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
 
-    files = {"tokenizer.json": str(path), **_optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)}
-    config, special, template = _configuration(files)
+    files = {"tokenizer.json": str(path), **_beside(folder)}
+    config, special, template, named = _configuration(files)
     try:
         added, marked = _all_added(path, config, special)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -130,7 +140,7 @@ def _json_source(path: Path, folder: Path | None) -> TokenizerSource:
         ) from None
     tokens = sorted(added.values(), key=lambda token: token.id)
     tokens = [AddedToken(t.content, t.id, t.special or t.content in marked) for t in tokens]
-    return TokenizerSource("tokenizers", files, tuple(tokens), special, _add_bos(config), template)
+    return TokenizerSource("tokenizers", files, tuple(tokens), special, _add_bos(config), template, named)
 
 
 def _all_added(
@@ -153,17 +163,17 @@ def _all_added(
 def _model_source(path: Path, folder: Path | None) -> TokenizerSource:
     from packtool.tokenizer.sentence_piece import read_model, read_pieces
 
-    files = {"tokenizer.model": str(path), **_optional(folder, _CONFIG, _SPECIAL_MAP, _TEMPLATE)}
-    config, special, template = _configuration(files)
+    files = {"tokenizer.model": str(path), **_beside(folder)}
+    config, special, template, named = _configuration(files)
     model = read_model(path)
     for name, i in (("bos_token", model.bos_id()), ("eos_token", model.eos_id()), ("pad_token", model.pad_id())):
         if i >= 0:
             special.setdefault(name, str(model.id_to_piece(i)))
-    return TokenizerSource("sentencepiece", files, read_pieces(path), special, _add_bos(config), template)
+    return TokenizerSource("sentencepiece", files, read_pieces(path), special, _add_bos(config), template, named)
 
 
-def _configuration(files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str], str | None]:
-    """The tokenizer's configuration, its named special tokens and its chat template."""
+def _configuration(files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str], str | None, dict[str, str]]:
+    """The tokenizer's configuration, its named special tokens, its chat template and others by name."""
     config = _json_object(files.get(_CONFIG))
     special_map = _json_object(files.get(_SPECIAL_MAP))
     special = {}
@@ -171,12 +181,17 @@ def _configuration(files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, 
         token = config.get(name) or special_map.get(name)
         if token and _content(token):
             special[name] = _content(token)
+    named = {
+        Path(name).stem: _read(Path(path)) for name, path in files.items() if name.startswith(f"{_MORE_TEMPLATES}/")
+    }
     if _TEMPLATE in files:
-        return config, special, _read(Path(files[_TEMPLATE]))
+        named["default"] = _read(Path(files[_TEMPLATE]))
     template = config.get("chat_template")
-    if isinstance(template, list):  # several named templates
-        template = {str(t.get("name")): t.get("template") for t in template if isinstance(t, dict)}.get("default")
-    return config, special, template if isinstance(template, str) else None
+    if not named and isinstance(template, list):  # files win, as in transformers
+        named = {str(t.get("name")): str(t.get("template")) for t in template if isinstance(t, dict)}
+    elif not named and isinstance(template, str):
+        named = {"default": template}
+    return config, special, named.pop("default", None), named
 
 
 def _add_bos(config: Mapping[str, Any]) -> bool | None:

@@ -208,6 +208,10 @@ def test_ls(run):
 templates:
   alpaca.txt
   chatml.jinja
+  gemma.jinja
+  llama3.jinja
+  mistral.jinja
+  zephyr.jinja
 strategies:
   ffd
   greedy

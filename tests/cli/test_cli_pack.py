@@ -7,6 +7,8 @@ import sys
 import pytest
 from cli_helpers import write_lines
 
+from packtool.errors import UsageError
+
 TEXTS = [{"text": "hello"}, {"text": ""}, {"text": "wörld of text"}]
 KIND = "note: kind `text`: the records have `text`\n"
 BYTES = "note: NO TOKENIZER WAS NAMED: packing with the built-in byte tokenizer, one token a byte (`--tokenizer`)\n"
@@ -348,3 +350,15 @@ def test_interrupted_and_terminated_in_process(run, tmp_path, monkeypatch):
         ran = run("pack", "a.jsonl", "--max-seq-len", 8, "-q")
         assert (ran.code, ran.out, ran.err.lstrip("\n")) == (code, "", f"error: {word}; nothing was changed\n")
         assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_template_arguments_are_json_or_text():
+    from packtool.cli.pack import _arguments
+
+    assert _arguments(None) is None
+    assert _arguments(["a=false", "b=1", "c=no", 'd={"x": [1]}', "e=", 'f="2"', "g=x=y"]) == {
+        "a": False, "b": 1, "c": "no", "d": {"x": [1]}, "e": "", "f": "2", "g": "x=y",
+    }  # fmt: skip
+    for wrong in ("a", "=1"):
+        with pytest.raises(UsageError, match=f"^`--template-arg {wrong}`: expected name=value$"):
+            _arguments([wrong])

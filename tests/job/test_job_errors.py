@@ -175,7 +175,7 @@ WRONG_REQUESTS = {
                                "got `poem`", ""),
     "text_by": ({"text_by": "page"}, "`text_by`: expected one of `line`, `paragraph`, `file`, got `page`", ""),
     "bos": ({"bos": "maybe"}, "`bos`: expected one of `auto`, `yes`, `no`, got `maybe`", ""),
-    "train_on": ({"train_on": "none"}, "`train_on`: expected one of `completion`, `all`, got `none`", ""),
+    "train_on": ({"train_on": "none"}, "`train_on`: expected one of `completion`, `all`, `last`, got `none`", ""),
     "overlong": ({"overlong": "wrap"}, "`overlong`: expected one of `auto`, `truncate`, `drop`, `split`, `error`, "
                                        "got `wrap`", ""),
     "strategy": ({"strategy": "best"}, "`strategy`: expected one of `ffd`, `greedy`, got `best`", ""),
@@ -343,7 +343,7 @@ def test_conversations_without_a_chat_template(tmp_path):
     with pytest.raises(UsageError) as caught:
         pack(tmp_path, [{"messages": [HI]}], tokenizer=tmp_path / "tok")
     assert caught.value.message == "the tokenizer has no chat template, and these are conversations"
-    assert caught.value.hint == ("give one: `--chat-template FILE`, or `--chat-template chatml` for the built-in one")
+    assert caught.value.hint == ("give one: `--chat-template FILE`, or a built-in one such as `--chat-template chatml`")
 
 
 def test_instruct_without_a_template():

@@ -29,6 +29,7 @@ def test_every_field_has_a_default_and_can_be_given():
     values = {
         "inputs": ["a", "b"], "max_seq_len": 16, "out": "o", "kind": "chat", "columns": {"text": "body"},
         "text_by": "paragraph", "template": "alpaca", "tokenizer": "t", "chat_template": "c", "eos": "<e>", "bos": "no",
+            "template_args": {"x": [1, None]},
         "pad_id": 7, "allow_special": True, "train_on": "all", "overlong": "split", "strategy": "greedy",
         "split_across_packs": True, "shuffle": False, "seed": 5, "limit": "3", "max_packs": 9, "shard_size": "1MB",
         "format": "parquet", "compression": "zstd", "on_bad": "skip", "root": "r", "overwrite": True, "workers": 2,
@@ -93,7 +94,7 @@ CHOICES = {
     "kind": "`auto`, `text`, `completion`, `instruct`, `chat`, `tokens`",
     "text_by": "`line`, `paragraph`, `file`",
     "bos": "`auto`, `yes`, `no`",
-    "train_on": "`completion`, `all`",
+    "train_on": "`completion`, `all`, `last`",
     "overlong": "`auto`, `truncate`, `drop`, `split`, `error`",
     "strategy": "`ffd`, `greedy`",
     "format": "`npy`, `parquet`",

@@ -34,6 +34,7 @@ __all__ = [
     "NOT_RENDERED",
     "NO_HEADER",
     "NO_TURN_END",
+    "RESERVED_ARGUMENTS",
     "TURN_END_INSIDE",
     "UNKNOWN_CONTROL",
     "ChatTemplate",
@@ -48,7 +49,11 @@ NOT_RENDERED = "assistant turn left out by the template"
 UNKNOWN_CONTROL = "control token in text of unknown origin"
 MARKS_WITHOUT_END = "generation marks leave the turn end out"
 
-_RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+RESERVED_ARGUMENTS = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize"}
+)
+"""Names that a template argument cannot have: records, or `apply_chat_template` itself, give these."""
+
 _MARK_HINT = "mark what the assistant writes with `{% generation %}` and `{% endgeneration %}` in the template"
 
 
@@ -102,7 +107,7 @@ class ChatTemplate:
             arguments: more variables for the template.
             not_protected: added tokens that data may make.
         """
-        reserved = sorted(_RESERVED.intersection(arguments or ()))
+        reserved = sorted(RESERVED_ARGUMENTS.intersection(arguments or ()))
         if reserved:
             raise UsageError(f"chat template argument `{reserved[0]}` cannot be set", hint="it comes from the records")
         self.name = name

@@ -1,0 +1,48 @@
+"""Several templates of one tokenizer: records with tools take the one named `tool_use`, as in transformers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packtool.errors import RecordError, UsageError
+from packtool.render.chat.template import ChatTemplate, ChatText
+
+__all__ = ["TOOL_USE", "ChatTemplates"]
+
+TOOL_USE = "tool_use"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplates:
+    """A default template and one for records with tools.
+
+    Attributes:
+        default: for records without tools.
+        tool_use: for the others, or why there is none that can be used.
+    """
+
+    default: ChatTemplate
+    tool_use: ChatTemplate | UsageError
+
+    @property
+    def turn_end(self) -> str:
+        """The default template's."""
+        return self.default.turn_end
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """What either template protects."""
+        other = frozenset[str]() if isinstance(self.tool_use, UsageError) else self.tool_use.protected
+        return self.default.protected | other
+
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> ChatText:
+        """Render one conversation.
+
+        Raises:
+            RecordError: as ChatTemplate.render; or the record has tools and their template was refused.
+        """
+        if not tools:
+            return self.default.render(messages, tools)
+        if isinstance(self.tool_use, UsageError):
+            raise RecordError(self.tool_use.message, hint=self.tool_use.hint)
+        return self.tool_use.render(messages, tools)
