@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packtool.errors import RecordError
+from packtool.render.columns import pick
 from packtool.render.rendered import Tokenized
 
 __all__ = ["read_tokens"]
@@ -36,9 +37,9 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
         )
     trained = np.ones(len(ids), np.bool_)
     labels, mask = columns.get("labels"), columns.get("mask")
-    if labels is not None and record.get(labels) is not None:
+    if labels is not None and pick(record, labels) is not None:
         trained = _from_labels(ids, _integers(record, labels, len(ids)), labels)
-    elif mask is not None and record.get(mask) is not None:
+    elif mask is not None and pick(record, mask) is not None:
         flags = _integers(record, mask, len(ids))
         if not np.isin(flags, (0, 1)).all():
             raise RecordError(f"column `{mask}` holds {int(flags[~np.isin(flags, (0, 1))][0])}, expected 0 or 1")
@@ -46,7 +47,7 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
     if train_on == "all":
         trained[:] = True
     attention = columns.get("attention_mask")
-    if attention is not None and record.get(attention) is not None:
+    if attention is not None and pick(record, attention) is not None:
         kept = _integers(record, attention, len(ids)) != 0
         at = np.flatnonzero(kept)
         if len(at) and len(at) != at[-1] - at[0] + 1:
@@ -74,7 +75,7 @@ def _from_labels(ids: NDArray[np.int64], labels: NDArray[np.int64], column: str)
 
 
 def _integers(record: Mapping[str, Any], column: str, length: int | None = None) -> NDArray[np.int64]:
-    value = record.get(column)
+    value = pick(record, column)
     if not isinstance(value, list):
         raise RecordError(f"column `{column}` is {_kind(value)}, expected a list of integers")
     try:
