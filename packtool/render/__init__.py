@@ -11,11 +11,14 @@ from typing import Any
 
 from packtool.errors import RecordError, UsageError
 from packtool.render.chat import ChatTemplate, ChatTemplates
+from packtool.render.columns import pick, text_column
+from packtool.render.conversations import is_conversation, listed, read_conversation, with_system
 from packtool.render.instruct import InstructTemplate, parse_instruct
 from packtool.render.kinds import INSTRUCT, KINDS, Choice, choose_kind
-from packtool.render.messages import read_messages
-from packtool.render.rendered import Rendered, Tokenized
+from packtool.render.messages import Messages, read_messages, refuse_media
+from packtool.render.rendered import EmptyRecordError, Rendered, Tokenized
 from packtool.render.tokens import read_tokens
+from packtool.render.tool_calls import CALLS_LEFT_OUT, read_tools, spell, spelling_of
 
 __all__ = [
     "KINDS",
@@ -37,9 +40,9 @@ __all__ = [
 TRAIN_ON = ("completion", "all", "last")
 Renderer = Callable[[Any], Rendered | Tokenized]
 
-
-class EmptyRecordError(Exception):
-    """The record holds nothing to train on: it is counted as empty, and is no error."""
+LEFT_OUT = "`{}` is left out: {} records have no place for it (`--kind chat` has)"
+REPEATED = "the completion repeats the messages of the prompt, which were taken once"
+SWITCHED_OFF = "a switch turns a turn off, and `--train-on all` trains it"
 
 
 def list_templates() -> list[str]:
@@ -88,7 +91,7 @@ def make_renderer(
     render = renderers[kind]
 
     def checked(record: Any) -> Rendered | Tokenized:
-        if not isinstance(record, Mapping):
+        if not isinstance(record, Mapping) and not (kind == "chat" and isinstance(record, list)):
             raise RecordError(f"the record is of type {type(record).__name__}, expected an object with named columns")
         return render(record)
 
@@ -96,7 +99,7 @@ def make_renderer(
 
 
 def _text(record: Mapping[str, Any], columns: Mapping[str, str]) -> Rendered:
-    text = _string(record, columns.get("text", "text"))
+    text = text_column(record, columns.get("text", "text"))
     if not text.strip():
         raise EmptyRecordError
     return Rendered(text, ((0, len(text)),), bos=True, eos=True)
@@ -106,23 +109,46 @@ def _completion(
     record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
 ) -> Rendered:
     prompt_column, completion_column = columns.get("prompt", "prompt"), columns.get("completion", "completion")
-    if isinstance(record.get(prompt_column), list) or isinstance(record.get(completion_column), list):
-        prompt, _ = read_messages(_as_messages(record.get(prompt_column), "user"), prompt_column)
-        completion, on = read_messages(_as_messages(record.get(completion_column), "assistant"), completion_column)
-        return _conversation(prompt + completion, [False] * len(prompt) + on, record, columns, chat, train_on)
-    prompt_text, completion_text = _string(record, prompt_column), _string(record, completion_column)
-    return _joined(prompt_text, completion_text, train_on)
+    sides = pick(record, prompt_column), pick(record, completion_column)
+    if not any(map(is_conversation, sides)):
+        warnings = _left_out(record, "completion", frozenset((prompt_column, completion_column)))
+        prompt_text, completion_text = text_column(record, prompt_column), text_column(record, completion_column)
+        return _joined(prompt_text, completion_text, train_on, warnings)
+    if chat is None:
+        which = prompt_column if is_conversation(sides[0]) else completion_column
+        raise RecordError(
+            f"column `{which}` holds messages, and no chat template is at hand: the first records held text",
+            hint="pack the records with messages by themselves, or write all of them as messages",
+        )
+    refuse_media(record, "the record")
+    prompt = read_messages(listed(_as_messages(sides[0], "user"), prompt_column))
+    completion = read_messages(listed(_as_messages(sides[1], "assistant"), completion_column))
+    if not completion.items:
+        raise EmptyRecordError
+    prompt = Messages(prompt.items, (False,) * len(prompt.items), prompt.warnings)
+    size = len(prompt.items)
+    if size and completion.items[:size] == prompt.items:
+        completion = Messages(completion.items[size:], completion.switches[size:], (*completion.warnings, REPEATED))
+    whole = with_system(prompt + completion, record, {})
+    return _conversation(whole, record, columns, chat, train_on)
 
 
 def _as_messages(value: Any, role: str) -> Any:
     return [{"role": role, "content": value}] if isinstance(value, str) else value
 
 
-def _joined(prompt: str, completion: str, train_on: str) -> Rendered:
+def _left_out(record: Mapping[str, Any], kind: str, used: frozenset[str]) -> tuple[str, ...]:
+    """A warning for each column that says what was said before, and that this kind cannot hold."""
+    return tuple(LEFT_OUT.format(name, kind) for name in ("history", "system") if record.get(name) and name not in used)
+
+
+def _joined(prompt: str, completion: str, train_on: str, warnings: tuple[str, ...] = ()) -> Rendered:
     if not completion.strip():
         raise EmptyRecordError
     text = prompt + completion
-    return Rendered(text, ((0 if train_on == "all" else len(prompt), len(text)),), bos=True, eos=True)
+    return Rendered(
+        text, ((0 if train_on == "all" else len(prompt), len(text)),), bos=True, eos=True, warnings=warnings
+    )
 
 
 def _instruct(
@@ -133,63 +159,58 @@ def _instruct(
     fields = {}
     for field in template.fields:
         names = (columns[field],) if field in columns else (field, *INSTRUCT.get(field, ()))
-        column = next((name for name in names if record.get(name) is not None), names[0])
-        fields[field] = _string(record, column, optional=field not in template.required)
+        column = next((name for name in names if pick(record, name) is not None), names[0])
+        fields[field] = text_column(record, column, optional=field not in template.required)
     prompt, completion = template.fill(fields)
-    return _joined(prompt, completion, train_on)
+    used = frozenset(columns.get(field, field) for field in template.fields)
+    return _joined(prompt, completion, train_on, _left_out(record, "instruct", used))
 
 
 def _chat(
-    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
+    record: Any, columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
 ) -> Rendered:
-    column = columns.get("messages", "messages")
-    messages, on = read_messages(record.get(column), column)
-    if not messages:
-        raise EmptyRecordError
-    return _conversation(messages, on, record, columns, chat, train_on)
+    messages = read_conversation(record, columns)
+    return _conversation(messages, record if isinstance(record, Mapping) else {}, columns, chat, train_on)
 
 
 def _conversation(
-    messages: Sequence[Mapping[str, Any]],
-    on: Sequence[bool],
+    messages: Messages,
     record: Mapping[str, Any],
     columns: Mapping[str, str],
     chat: ChatTemplate | ChatTemplates | None,
     train_on: str,
 ) -> Rendered:
+    if not messages.items:
+        raise EmptyRecordError
     if chat is None:
         raise RecordError(
             "the record holds messages, and the first records hold text",
             hint="pack them apart, or bring them into one form",
         )
-    tools = record.get(columns.get("tools", "tools")) or None
-    if tools is not None and not isinstance(tools, list):
-        raise RecordError(
-            f"column `{columns.get('tools', 'tools')}` is of type {type(tools).__name__}, expected a list of tools"
-        )
-    result = chat.render(messages, tools)
+    column = columns.get("tools", "tools")
+    tools = read_tools(pick(record, column), column)
+    items, warnings = _spelled(messages, chat if isinstance(chat, ChatTemplate) else chat.chosen(tools))
+    result = chat.render(items, tools)
+    on = [switch is not False for switch in messages.switches]
     if train_on == "all":
         trained: tuple[tuple[int, int], ...] = ((0, len(result.text)),)
+        if not all(on):
+            warnings = (*warnings, SWITCHED_OFF)
     else:
         spans = result.spans
         if train_on == "last":
-            last = max((at for at, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
+            last = max((at for at, message in enumerate(items) if message.get("role") == "assistant"), default=-1)
             spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
         trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
-    return Rendered(result.text, trained, result.template, warnings=result.warnings)
+    return Rendered(result.text, trained, result.template, warnings=(*warnings, *result.warnings))
 
 
-def _string(record: Mapping[str, Any], column: str, *, optional: bool = False) -> str:
-    value = record.get(column)
-    if isinstance(value, str):
-        return value
-    if value is None:
-        if optional:
-            return ""
-        names = ", ".join(f"`{name}`" for name in record) or "none"
-        state = "null" if column in record else "missing"
-        raise RecordError(
-            f"column `{column}` is {state}; the record's columns: {names}",
-            hint="map columns with `--columns field=column`",
-        )
-    raise RecordError(f"column `{column}` is of type {type(value).__name__}, expected text")
+def _spelled(messages: Messages, chat: ChatTemplate) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:
+    """The messages with their calls as this template takes them."""
+    if not any("tool_calls" in item for item in messages.items):
+        return messages.items, messages.warnings
+    spelling = spelling_of(chat)
+    items = [spell(item, spelling) if "tool_calls" in item else item for item in messages.items]
+    shown = {True: spelling.beside_text, False: spelling.alone}
+    lost = not all(shown[bool(item.get("content"))] for item in messages.items if "tool_calls" in item)
+    return items, (*messages.warnings, CALLS_LEFT_OUT) if lost else messages.warnings

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rendered", "Span", "Tokenized"]
+__all__ = ["EmptyRecordError", "Rendered", "Span", "Tokenized"]
 
 Span = tuple[int, int]
+
+
+class EmptyRecordError(Exception):
+    """The record holds nothing to train on: it is counted as empty, and is no error."""
 
 
 @dataclass(frozen=True, slots=True)

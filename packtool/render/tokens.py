@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packtool.errors import RecordError
+from packtool.render.columns import pick
 from packtool.render.rendered import Tokenized
 
 __all__ = ["LABELS", "MASKS", "read_tokens"]
@@ -53,7 +54,7 @@ def read_tokens(record: Mapping[str, Any], columns: Mapping[str, str], size: int
     if train_on == "all":
         trained[:] = True
     attention = columns.get("attention_mask", "attention_mask")
-    if record.get(attention) is not None:
+    if pick(record, attention) is not None:
         kept = _integers(record, attention, len(ids)) != 0
         at = np.flatnonzero(kept)
         if len(at) and len(at) != at[-1] - at[0] + 1:
@@ -91,7 +92,7 @@ def _from_labels(ids: NDArray[np.int64], labels: NDArray[np.int64], column: str)
 
 
 def _integers(record: Mapping[str, Any], column: str, length: int | None = None) -> NDArray[np.int64]:
-    value = record.get(column)
+    value = pick(record, column)
     if not isinstance(value, list):
         raise RecordError(f"column `{column}` is {_kind(value)}, expected a list of integers")
     try:

@@ -36,7 +36,10 @@ BAD_RECORDS = {
         "column `instruction` is of type list, expected text",
     ),
     "tools no list": (
-        {"messages": [HI], "tools": "f"}, {"kind": "chat"}, "column `tools` is of type str, expected a list of tools",
+        {"messages": [HI], "tools": "f"}, {"kind": "chat"},
+        "column `tools` is text that is not JSON (Expecting value: line 1 column 1 (char 0)), expected a list of "
+        "tools",
+
     ),
     "messages missing": ({"a": 1}, {"kind": "chat"}, "column `messages` is missing, expected a list of messages"),
     "messages text": (
@@ -51,8 +54,9 @@ BAD_RECORDS = {
     "empty message": (message({}), {"kind": "chat"}, "message 0 has no `role` (or `from`); its keys: none"),
     "unknown role": (
         message({"role": "judge", "content": "a"}), {"kind": "chat"},
-        "message 0 has the role 'judge', expected one of assistant, bot, chatgpt, developer, function, gpt, human, "
-        "ipython, model, observation, system, tool, user",
+        "message 0 has the role 'judge', expected one of ai, assistant, bot, chatbot, chatgpt, developer, environment, "
+        "function, function_call, function_response, gpt, human, ipython, model, observation, prompter, system, tool, "
+        "tool_call, tool_response, tool_result, user",
     ),
     "content number": (
         message({"role": "user", "content": 5}), {"kind": "chat"}, "message 0 has content of type int, expected text",

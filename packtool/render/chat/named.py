@@ -41,8 +41,16 @@ class ChatTemplates:
         Raises:
             RecordError: as ChatTemplate.render; or the record has tools and their template was refused.
         """
+        return self.chosen(tools).render(messages, tools)
+
+    def chosen(self, tools: Sequence[Any] | None) -> ChatTemplate:
+        """The template for a record with these tools.
+
+        Raises:
+            RecordError: there are tools and their template was refused.
+        """
         if not tools:
-            return self.default.render(messages, tools)
+            return self.default
         if isinstance(self.tool_use, UsageError):
             raise RecordError(self.tool_use.message, hint=self.tool_use.hint)
-        return self.tool_use.render(messages, tools)
+        return self.tool_use
