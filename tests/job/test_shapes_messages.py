@@ -225,7 +225,7 @@ def test_g_nested_columns(tmp_path):
     for wrong in ("q.none", "r.1.text", "r.x.text", "q.text.0"):
         with pytest.raises(UsageError, match=f"`--columns` names `{wrong}`, which none of the first records has"):
             pack(tmp_path, [record], columns={"text": wrong})
-    with pytest.raises(DataError, match="line 2: column `q.text` is missing; the record's columns: `q`"):
+    with pytest.raises(DataError, match=r"line 2: column `q\.text` is missing; the record.s columns: `q`"):
         pack(tmp_path, [record, {"q": {"other": "ab"}}], columns={"text": "q.text"})
 
 
