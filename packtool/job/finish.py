@@ -21,9 +21,7 @@ from packtool.storage import file_entries, sha256_text, write_atomic
 from packtool.tokenizer import source_sha256
 from packtool.write import write_ledger
 
-__all__ = ["MANIFEST", "finish", "vocab_size"]
-
-MANIFEST = "manifest.json"
+__all__ = ["finish", "vocab_size"]
 
 
 def _spelled(name: str) -> str:
@@ -99,7 +97,7 @@ def finish(
         files=file_entries(folder, names),
         content_sha256=digest,
     )
-    write_atomic(folder / MANIFEST, manifest_json(manifest))
+    write_atomic(folder / "manifest.json", manifest_json(manifest))
     return manifest
 
 

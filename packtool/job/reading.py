@@ -97,14 +97,13 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
             state["stop"] = True
             break
     progress("tokenize", total, total)
-    return _collect(prepared, store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
+    return _collect(store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
 
 
 _SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
 
 
 def _collect(
-    prepared: Prepared,
     store: Path,
     segments: list[SegmentInfo],
     keep: list[int],

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from packtool.format import LedgerColumns, Manifest
-from packtool.job.ledger import RecordRows, by_outcome, lost_by_reason, reasons_of
+from packtool.job.ledger import by_outcome, lost_by_reason, reasons_of
 from packtool.job.prepare import Prepared
 from packtool.job.write import ShardDone
-from packtool.plan import Items, Layout, lower_bound
+from packtool.plan import Layout, lower_bound
 
 __all__ = ["Summary", "summarize"]
 
@@ -67,8 +67,6 @@ class Summary:
 
 def summarize(
     prepared: Prepared,
-    rows: RecordRows,
-    items: Items,
     layout: Layout,
     ledger: LedgerColumns,
     *,
