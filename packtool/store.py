@@ -3,6 +3,7 @@
     seg-0000-000000/   tokens.bin    uint32, sample after sample
                        trained.bin   one byte a token, 0 or 1
                        lengths.npy   [samples] int64     first_trained.npy   [samples] int64, == length where none is
+                       digests.npy   [samples] uint64, equal where the ids are
                        places.npy    [records] int64     offsets.npy         [records] int64
                        outcomes.npy  [records] int8: SAMPLE, EMPTY or BAD
                        segment.json  counts, messages, and what the tokenizer warned about
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BAD", "EMPTY", "SAMPLE", "SegmentInfo", "SegmentWriter", "Store", "read_segment_arrays"]
+__all__ = ["BAD", "EMPTY", "SAMPLE", "SegmentInfo", "SegmentWriter", "Store", "digest_samples", "read_segment_arrays"]
 
 SAMPLE, EMPTY, BAD = 0, 1, 2  # what became of a record; the n-th SAMPLE of a segment is its n-th sample
 
@@ -69,6 +70,7 @@ class SegmentWriter:
         self._trained = (self._folder / "trained.bin").open("wb")
         self._lengths: list[NDArray[np.int64]] = []
         self._firsts: list[NDArray[np.int64]] = []
+        self._digests: list[NDArray[np.uint64]] = []
         self._trained_count, self._largest = 0, -1
 
     def append(self, ids: NDArray[np.uint32], lengths: NDArray[np.int64], trained: NDArray[np.bool_]) -> None:
@@ -77,6 +79,7 @@ class SegmentWriter:
         self._trained.write(np.ascontiguousarray(trained, np.uint8).data)
         self._lengths.append(lengths)
         self._firsts.append(_first_trained(lengths, trained))
+        self._digests.append(digest_samples(ids, lengths))
         self._trained_count += int(np.count_nonzero(trained))
         self._largest = max(self._largest, int(ids.max(initial=0)) if len(ids) else -1)
 
@@ -97,6 +100,7 @@ class SegmentWriter:
         lengths = np.concatenate([empty, *self._lengths])
         np.save(self._folder / "lengths.npy", lengths)
         np.save(self._folder / "first_trained.npy", np.concatenate([empty, *self._firsts]))
+        np.save(self._folder / "digests.npy", np.concatenate([np.zeros(0, np.uint64), *self._digests]))
         np.save(self._folder / "places.npy", np.array(places, np.int64))
         np.save(self._folder / "offsets.npy", np.array(offsets, np.int64))
         np.save(self._folder / "outcomes.npy", np.array(outcomes, np.int8))
@@ -134,6 +138,34 @@ def _first_trained(lengths: NDArray[np.int64], trained: NDArray[np.bool_]) -> ND
     first = np.append(at, len(trained))[np.searchsorted(at, starts)]
     here: NDArray[np.int64] = np.minimum(first - starts, lengths)
     return here
+
+
+def digest_samples(ids: NDArray[np.uint32], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """64 bits for each sample, equal for equal ids; of others one pair in 2**64 is equal by chance.
+
+    Each id is mixed with its place, so that order counts; the sum of a sample is mixed once more with its length.
+
+    Args:
+        ids: [tokens] sample after sample.
+        lengths: [samples] at least 1.
+    """
+    if not len(lengths):
+        return np.zeros(0, np.uint64)
+    starts = np.cumsum(lengths) - lengths
+    mixed = ids.astype(np.uint64) << np.uint64(32)
+    mixed += (np.arange(len(ids), dtype=np.int64) - np.repeat(starts, lengths)).view(np.uint64)
+    return _mix(np.add.reduceat(_mix(mixed), starts) + lengths.astype(np.uint64))
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's output function (Steele, Lea, Flood 2014), in place."""
+    values += np.uint64(0x9E3779B97F4A7C15)
+    values ^= values >> np.uint64(30)
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
 
 
 def read_segment_arrays(store: Path, names: Sequence[str], column: str) -> NDArray[Any]:

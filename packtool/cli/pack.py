@@ -82,6 +82,13 @@ def pack(
     format: Annotated[str | None, typer.Option(help="Files of the shards: npy or parquet.")] = None,
     compression: Annotated[str | None, typer.Option(help="none or zstd (Parquet only).")] = None,
     on_bad: Annotated[str | None, typer.Option(help="A bad record: error, or skip to count and list it.")] = None,
+    max_lost: Annotated[
+        str | None,
+        typer.Option(help="Fail where more than this share of the tokens or of the records is lost, such as 1%."),
+    ] = None,
+    strict: Annotated[
+        bool | None, typer.Option("--strict/--no-strict", help="Fail where there is any warning.")
+    ] = None,
     root: Annotated[str | None, typer.Option(help="Folder that relative inputs are in.")] = None,
     overwrite: Annotated[
         bool | None, typer.Option("--overwrite/--no-overwrite", help="Replace a dataset that is there.")
@@ -110,8 +117,8 @@ def pack(
         "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
         "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
-        "format": format, "compression": compression, "on_bad": on_bad, "root": root, "overwrite": overwrite,
-        "workers": workers,
+        "format": format, "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict,
+        "root": root, "overwrite": overwrite, "workers": workers,
     }  # fmt: skip
     values = read_config(config) if config is not None else {}
     if inputs and root is None:

@@ -39,6 +39,8 @@ def pack(
     format: str = "npy",
     compression: str = "none",
     on_bad: str = "error",
+    max_lost: str = "",
+    strict: bool = False,
     root: str | PathLike[str] = "",
     overwrite: bool = False,
     workers: int | None = None,
@@ -75,6 +77,8 @@ def pack(
         format: `npy` or `parquet`.
         compression: `none` or `zstd` (Parquet).
         on_bad: `error` at the first bad record, or `skip` to count and list them.
+        max_lost: fail where more than this share of the tokens made, or of the records read, is lost: `1%`.
+        strict: fail where there is any warning.
         root: folder that relative inputs are in.
         overwrite: replace a dataset that is there.
         workers: processes; the cores this process may use where not given.
@@ -97,7 +101,8 @@ def pack(
         "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,
-        "compression": compression, "on_bad": on_bad, "root": fspath(root), "overwrite": overwrite, "workers": workers,
+        "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict, "root": fspath(root),
+        "overwrite": overwrite, "workers": workers,
     }  # fmt: skip
     return run(
         settings_from(values),

@@ -23,7 +23,9 @@ from packtool.tokenizer import BYTES_FILE, TokenizerSource, find_tokenizer
 __all__ = ["Prepared", "prepare"]
 
 # Settings that only say how to run, or that are recorded elsewhere.
-_NOT_SHAPING = frozenset({"inputs", "out", "root", "overwrite", "workers", "tokenizer", "chat_template"})
+_NOT_SHAPING = frozenset(
+    {"inputs", "out", "root", "overwrite", "workers", "tokenizer", "chat_template", "strict", "max_lost"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Prepared:
         why: one sentence on how the kind was chosen.
         bos, eos, pad: ids, -1 where there is none.
         tokenizer_size: ids of the vocabulary, or None.
+        ends_turns: the EOS of plain text is the turn end of the tokenizer's chat template.
     """
 
     settings: Settings
@@ -52,6 +55,7 @@ class Prepared:
     eos: int
     pad: int
     tokenizer_size: int | None
+    ends_turns: bool
 
     def shaping(self) -> dict[str, Any]:
         """The settings that shape the data, with every `auto` settled and nothing that was not given."""
@@ -135,7 +139,8 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         on_bad=settings.on_bad,
     )
     tokenizer = make_pipeline(spec).tokenizer
-    if source is not None and choice.kind == "text" and _ends_turns(source, settings.eos):
+    ends_turns = source is not None and choice.kind == "text" and _ends_turns(source, settings.eos)
+    if source is not None and ends_turns:
         eos = settings.eos or source.special["eos_token"]
         notice(
             f"EOS `{eos}` is the turn end of the tokenizer's chat template; plain text mostly ends with another token "
@@ -157,6 +162,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         eos=tokenizer.eos if tokenizer is not None and tokenizer.eos is not None else -1,
         pad=tokenizer.pad if tokenizer is not None else (settings.pad_id or 0),
         tokenizer_size=None if tokenizer is None else tokenizer.size,
+        ends_turns=ends_turns,
     )
 
 

@@ -15,9 +15,11 @@ from packtool.engine import run_tasks
 from packtool.errors import DataError
 from packtool.format import InputEntry
 from packtool.job.ledger import RecordRows
+from packtool.job.lint import place_of, repeats
 from packtool.job.prepare import Prepared
 from packtool.job.settings import parse_limit
 from packtool.job.tokenize import BlockTask, make_pipeline, tokenize_block
+from packtool.render.lint import DUPLICATE
 from packtool.sources import BLOCK_BYTES, BlockSplitter, place_name
 from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
 
@@ -144,6 +146,10 @@ def _collect(
         raise DataError(
             "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
         )
+    count, sample = repeats(read_segment_arrays(store, names, "digests")[:samples])
+    if count:
+        row = int(np.flatnonzero(outcome == SAMPLE)[sample])
+        warnings[DUPLICATE] = (count, place_of([splitter.file for splitter in splitters], rows, row))
     return Read(
         segments=tuple(segments),
         inputs=inputs,

@@ -19,10 +19,11 @@ from packtool.errors import UsageError
 from packtool.format import column_dtypes
 from packtool.job.finish import finish, vocab_size
 from packtool.job.ledger import make_ledger
+from packtool.job.lint import check_lost, check_strict, lint_plan
 from packtool.job.planning import plan_packs
 from packtool.job.prepare import Prepared, prepare
 from packtool.job.reading import Progress, Read, tokenize_inputs
-from packtool.job.settings import Settings, parse_size
+from packtool.job.settings import Settings, parse_max_lost, parse_size
 from packtool.job.summary import Summary, summarize
 from packtool.job.tokenize import make_pipeline
 from packtool.job.write import ShardDone, ShardTask, save_pieces, write_shard
@@ -56,15 +57,23 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
         with _timed(seconds, "plan"):
             items, layout = plan_packs(prepared, read)
             ledger = make_ledger(read.rows, items, layout, prepared.overlong)
+            planned = lint_plan(
+                prepared.inputs, read.rows, ledger, kind=prepared.spec.kind, ends_turns=prepared.ends_turns
+            )
+            warnings = {**read.warnings, **planned}
+            if settings.strict:
+                check_strict(warnings)
+            if settings.max_lost:
+                check_lost(parse_max_lost(settings.max_lost), prepared.inputs, read.rows, items)
         if dry_run:
-            return summarize(prepared, layout, ledger, warnings=read.warnings, seconds=seconds)
+            return summarize(prepared, layout, ledger, warnings=warnings, seconds=seconds)
         with _timed(seconds, "write"):
             done = _write(prepared, read, layout, scratch, workers, progress)
         manifest = finish(prepared, read, layout, ledger, done, scratch / "dataset", seconds)
         publish(scratch / "dataset", out, overwrite=settings.overwrite)
         return summarize(
             prepared, layout, ledger,
-            warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
+            warnings=warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
         )  # fmt: skip
 
 

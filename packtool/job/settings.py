@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -26,7 +27,7 @@ from packtool.render import KINDS, TRAIN_ON
 from packtool.render.chat import RESERVED_ARGUMENTS
 from packtool.sources import TEXT_BY
 
-__all__ = ["Settings", "as_plain", "parse_limit", "parse_size", "read_config", "settings_from"]
+__all__ = ["Settings", "as_plain", "parse_limit", "parse_max_lost", "parse_size", "read_config", "settings_from"]
 
 BOS = ("auto", "yes", "no")
 ON_BAD = ("error", "skip")
@@ -65,6 +66,8 @@ class Settings:
     format: str = "npy"
     compression: str = "none"
     on_bad: str = "error"
+    max_lost: str = ""
+    strict: bool = False
     root: str = ""
     overwrite: bool = False
     workers: int | None = None
@@ -193,6 +196,8 @@ def _check_together(settings: Settings) -> None:
     if settings.compression != "none" and settings.format != "parquet":
         raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")
     parse_limit(settings.limit)
+    if settings.max_lost:
+        parse_max_lost(settings.max_lost)
     parse_size(settings.shard_size)
 
 
@@ -209,6 +214,17 @@ def parse_limit(text: str) -> tuple[int, float]:
     if re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
         return -1, float(text[:-1]) / 100
     raise UsageError(f"`limit`: expected a number of records such as 1000 or a share such as 5%, got `{text}`")
+
+
+def parse_max_lost(text: str) -> Fraction:
+    """`--max-lost P%` as a share, exactly.
+
+    Raises:
+        UsageError: it is no share.
+    """
+    if re.fullmatch(r"\d+(\.\d+)?%", text, re.ASCII) and Fraction(text[:-1]) <= 100:
+        return Fraction(text[:-1]) / 100
+    raise UsageError(f"`max_lost`: expected a share such as 1% or 0.5%, got `{text}`")
 
 
 def parse_size(text: str) -> int:

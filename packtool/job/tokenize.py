@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from packtool.errors import RecordError, UsageError
+from packtool.job.lint import TokenChecks, make_checks
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
 from packtool.render.chat import TOOL_USE, ChatTemplates
+from packtool.render.lint import REPLACED
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
-from packtool.tokenizer import Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
+from packtool.tokenizer import EncodedBatch, Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
 
 __all__ = ["BlockTask", "Pipeline", "TokenizeSpec", "make_chat", "make_pipeline", "tokenize_block"]
 
@@ -78,10 +79,11 @@ class BlockTask:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What a process loads once: the renderer and the tokenizer (None where records come as ids)."""
+    """What a process loads once: the renderer, the tokenizer (None where records come as ids), and the checks."""
 
     render: Renderer
     tokenizer: Tokenizer | None
+    checks: TokenChecks
 
 
 def make_chat(
@@ -127,15 +129,17 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         tokenizer = make_tokenizer(
             engine, source, eos=spec.eos or None, bos=spec.bos, pad_id=spec.pad_id, allow_special=spec.allow_special
         )
+    chat = make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None
     render = make_renderer(
         spec.kind,
         dict(spec.columns),
         instruct=parse_instruct(spec.template, "--template") if spec.kind == "instruct" else None,
-        chat=make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None,
+        chat=chat,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
     )
-    return Pipeline(render, tokenizer)
+    bos = "" if source is None else source.special.get("bos_token", "")
+    return Pipeline(render, tokenizer, make_checks(tokenizer, chat, bos=bos, protected=spec.protected))
 
 
 def tokenize_block(task: BlockTask) -> SegmentInfo:
@@ -202,7 +206,7 @@ class _Rows:
             self._refuse(row, record.place, record.message, record.hint)
             return
         if record.replaced:
-            self._warn("lone surrogates became U+FFFD", record.place)
+            self._warn(REPLACED, record.place)
         try:
             rendered = self._pipeline.render(record.value)
         except EmptyRecordError:
@@ -222,9 +226,9 @@ class _Rows:
         if self._characters >= _BATCH_CHARACTERS or len(self._batch) >= _BATCH_RECORDS:
             self.flush()
 
-    def _warn(self, text: str, place: int) -> None:
+    def _warn(self, text: str, place: int, times: int = 1) -> None:
         count, first = self.warnings.get(text, (0, place))
-        self.warnings[text] = (count + 1, first)
+        self.warnings[text] = (count + times, first)
 
     def _refuse(self, row: int, place: int, message: str, hint: str) -> None:
         self.outcomes[row] = BAD
@@ -234,20 +238,22 @@ class _Rows:
         """Encode what waits and append it to the segment."""
         if not self._batch:
             return
-        ids, lengths, trained = self._encoded()
-        for place in np.flatnonzero(lengths == 0).tolist():
+        batch = self._encoded()
+        for place in np.flatnonzero(batch.lengths == 0).tolist():
             self.outcomes[self._rows[place]] = EMPTY
-        self._writer.append(ids, lengths[lengths > 0], trained)
+        for text, samples in self._pipeline.checks.find(batch):
+            if len(samples):
+                self._warn(text, self.places[self._rows[int(samples[0])]], len(samples))
+        self._writer.append(batch.ids, batch.lengths[batch.lengths > 0], batch.trained)
         self._batch, self._rows, self._characters = [], [], 0
 
-    def _encoded(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.bool_]]:
+    def _encoded(self) -> EncodedBatch:
         texts = [item for item in self._batch if isinstance(item, Rendered)]
         if texts and self._pipeline.tokenizer is not None:
-            batch = self._pipeline.tokenizer.encode(texts)
-            return batch.ids, batch.lengths, batch.trained
+            return self._pipeline.tokenizer.encode(texts)
         samples = [item for item in self._batch if isinstance(item, Tokenized)]
         lengths = np.array([len(sample.ids) for sample in samples], np.int64)
         ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
         trained = np.concatenate([sample.trained for sample in samples])
         trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
-        return ids, lengths, trained
+        return EncodedBatch(ids, lengths, trained, np.zeros(len(samples), np.bool_))

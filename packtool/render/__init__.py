@@ -15,10 +15,11 @@ from packtool.render.columns import pick, text_column
 from packtool.render.conversations import is_conversation, listed, read_conversation, with_system
 from packtool.render.instruct import InstructTemplate, parse_instruct
 from packtool.render.kinds import INSTRUCT, KINDS, Choice, choose_kind
+from packtool.render.lint import CALLS_LEFT_OUT, LEFT_OUT, REPEATED, SWITCHED_OFF, lint_messages, lint_words
 from packtool.render.messages import Messages, read_messages, refuse_media
 from packtool.render.rendered import EmptyRecordError, Rendered, Tokenized
 from packtool.render.tokens import read_tokens
-from packtool.render.tool_calls import CALLS_LEFT_OUT, read_tools, spell, spelling_of
+from packtool.render.tool_calls import read_tools, spell, spelling_of
 
 __all__ = [
     "KINDS",
@@ -39,10 +40,6 @@ __all__ = [
 
 TRAIN_ON = ("completion", "all", "last")
 Renderer = Callable[[Any], Rendered | Tokenized]
-
-LEFT_OUT = "`{}` is left out: {} records have no place for it (`--kind chat` has)"
-REPEATED = "the completion repeats the messages of the prompt, which were taken once"
-SWITCHED_OFF = "a switch turns a turn off, and `--train-on all` trains it"
 
 
 def list_templates() -> list[str]:
@@ -146,6 +143,7 @@ def _joined(prompt: str, completion: str, train_on: str, warnings: tuple[str, ..
     if not completion.strip():
         raise EmptyRecordError
     text = prompt + completion
+    warnings = (*warnings, *lint_words(completion))
     return Rendered(
         text, ((0 if train_on == "all" else len(prompt), len(text)),), bos=True, eos=True, warnings=warnings
     )
@@ -202,7 +200,8 @@ def _conversation(
             last = max((at for at, message in enumerate(items) if message.get("role") == "assistant"), default=-1)
             spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
         trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
-    return Rendered(result.text, trained, result.template, warnings=(*warnings, *result.warnings))
+    warnings = (*warnings, *lint_messages(messages.items), *result.warnings)
+    return Rendered(result.text, trained, result.template, warnings=warnings)
 
 
 def _spelled(messages: Messages, chat: ChatTemplate) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:

@@ -15,12 +15,11 @@ from typing import Any
 
 from packtool.errors import RecordError
 from packtool.render.columns import pick, text_column
+from packtool.render.lint import MASK_LEAVES_USER
 from packtool.render.messages import ROLES, Messages, read_messages, refuse_media
 from packtool.render.rendered import EmptyRecordError
 
-__all__ = ["MASK_LEAVES_USER", "is_conversation", "listed", "looks_like_messages", "read_conversation", "with_system"]
-
-MASK_LEAVES_USER = "`mask` leaves the user's turns on, which stay untrained"
+__all__ = ["is_conversation", "listed", "looks_like_messages", "read_conversation", "with_system"]
 
 _FIRST = ("system", "developer", "user", "assistant")  # the order of one round's turns, whatever the order of its keys
 

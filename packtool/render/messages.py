@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from packtool.errors import RecordError
+from packtool.render.lint import SWITCHED_ON
 from packtool.render.switches import SWITCHES, read_switch
 from packtool.render.tool_calls import called, read_calls
 
-__all__ = ["ROLES", "SWITCHED_ON", "Messages", "read_messages", "refuse_media", "role_of"]
+__all__ = ["ROLES", "Messages", "read_messages", "refuse_media", "role_of"]
 
 ROLES: Mapping[str, str] = {
     "user": "user", "human": "user", "prompter": "user",
@@ -26,7 +27,6 @@ ROLES: Mapping[str, str] = {
     "tool_result": "tool", "function_response": "tool", "environment": "tool",
     "function_call": "call", "tool_call": "call",
 }  # fmt: skip
-SWITCHED_ON = "a switch turns on a turn that is not the assistant's, which stays untrained"
 
 _NAMED = ("role", "from")
 _WORDS = ("content", "value")

@@ -19,9 +19,8 @@ from typing import Any
 from packtool.errors import RecordError
 from packtool.render.chat import ChatTemplate
 
-__all__ = ["CALLS_LEFT_OUT", "Spelling", "called", "parsed", "read_calls", "read_tools", "spell", "spelling_of"]
+__all__ = ["Spelling", "called", "parsed", "read_calls", "read_tools", "spell", "spelling_of"]
 
-CALLS_LEFT_OUT = "the chat template leaves out tool calls"
 _EMPTY = (None, "", "null", "[]", "{}")
 
 

@@ -61,11 +61,13 @@ class EngineBatch:
         ids: [tokens] uint32, sample after sample.
         lengths: [samples] int64 tokens of each.
         trained: [tokens] bool: the token starts inside one of its sample's trained ranges.
+        lookalikes: [samples] bool: what is no template's in the text spells a protected token.
     """
 
     ids: NDArray[np.uint32]
     lengths: NDArray[np.int64]
     trained: NDArray[np.bool_]
+    lookalikes: NDArray[np.bool_]
 
 
 class Engine(Protocol):
@@ -92,11 +94,13 @@ class EncodedBatch:
         ids: [tokens] uint32, sample after sample.
         lengths: [samples] int64 tokens of each; 0 where a text gave no token at all.
         trained: [tokens] bool; never the first token of a sample.
+        lookalikes: [samples] bool, as the engine gave them.
     """
 
     ids: NDArray[np.uint32]
     lengths: NDArray[np.int64]
     trained: NDArray[np.bool_]
+    lookalikes: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class Tokenizer:
             ids[ends[adds_eos]] = self.eos
             trained[ends[wants_eos & (lengths > 0)]] = True
         trained[begins[lengths > 0]] = False
-        return EncodedBatch(ids, lengths, trained)
+        return EncodedBatch(ids, lengths, trained, raw.lookalikes)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids, control tokens included."""

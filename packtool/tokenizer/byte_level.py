@@ -35,10 +35,12 @@ class ByteEngine:
 
     def encode(self, batch: Sequence[Rendered]) -> EngineBatch:
         """Encode every text; see Engine."""
-        parts, lengths, trained = [], [], []
+        parts, lengths, trained, lookalikes = [], [], [], []
         for rendered in batch:
             ids, starts = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
-            for start, stop, kind in self._cutter.cut(rendered):
+            segments, spelled = self._cutter.cut(rendered)
+            lookalikes.append(spelled)
+            for start, stop, kind in segments:
                 if kind >= 0:
                     ids.append(np.array([self._ids[self._cutter.tokens[kind]]], np.uint32))
                     starts.append(np.array([start], np.int64))
@@ -54,6 +56,7 @@ class ByteEngine:
             np.concatenate([np.zeros(0, np.uint32), *parts]),
             np.array(lengths, np.int64),
             np.concatenate([np.zeros(0, np.bool_), *trained]),
+            np.array(lookalikes, np.bool_),
         )
 
     def decode(self, ids: Sequence[int]) -> str:

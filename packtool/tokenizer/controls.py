@@ -49,24 +49,30 @@ class ControlCutter:
         words = sorted({*self.tokens, *self._passed, *reserved}, key=lambda token: (-len(token), token))
         self._search = re.compile("|".join(map(re.escape, words)) or r"(?!)")
 
-    def cut(self, rendered: Rendered) -> list[Segment]:
-        """Segments that cover the text, in order; none is empty. A text without any match is one segment."""
+    def cut(self, rendered: Rendered) -> tuple[list[Segment], bool]:
+        """Segments that cover the text, in order; none is empty. A text without any match is one segment.
+
+        And whether data spells a protected token, be it harmless or not.
+        """
         text = rendered.text
         if self._search.search(text) is None:
-            return [(0, len(text), TEXT)] if text else []
+            return ([(0, len(text), TEXT)] if text else []), False
         segments: list[Segment] = []
+        spelled = False
         at = 0
         for start, stop in ((0, len(text)),) if self._everywhere else rendered.template:
-            self._run(text, at, start, False, segments)
+            spelled |= self._run(text, at, start, False, segments)
             self._run(text, start, stop, True, segments)
             at = stop
-        self._run(text, at, len(text), False, segments)
-        return segments
+        spelled |= self._run(text, at, len(text), False, segments)
+        return segments, spelled
 
-    def _run(self, text: str, start: int, stop: int, template: bool, segments: list[Segment]) -> None:
-        at = start
+    def _run(self, text: str, start: int, stop: int, template: bool, segments: list[Segment]) -> bool:
+        """Append the segments of a stretch; whether a protected token stands in it."""
+        at, found_one = start, False
         for match in self._search.finditer(text, start, stop):
             found = match.group()
+            found_one |= found in self._place
             if found in self._passed or (found in self._harmless and not template):
                 continue
             _text(at, match.start(), segments)
@@ -74,6 +80,7 @@ class ControlCutter:
             segments.append((match.start(), match.end(), place))
             at = match.end()
         _text(at, stop, segments)
+        return found_one
 
 
 def _text(start: int, stop: int, segments: list[Segment]) -> None:

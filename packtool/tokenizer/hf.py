@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from packtool.errors import DataError
 from packtool.render.rendered import Rendered
 from packtool.tokenizer.base import AddedToken, EngineBatch, mark_trained
-from packtool.tokenizer.controls import LOOKALIKE, TEXT, ControlCutter
+from packtool.tokenizer.controls import LOOKALIKE, TEXT, ControlCutter, Segment
 
 __all__ = ["HfEngine", "read_added_tokens"]
 
@@ -118,24 +118,27 @@ class HfEngine:
 
     def encode(self, batch: Sequence[Rendered]) -> EngineBatch:
         """Encode every text once; see Engine."""
-        ids, lengths, trained = self._encode(batch, broken=False)
+        cuts = [self._cutter.cut(rendered) for rendered in batch]
+        texts = [(rendered, segments) for rendered, (segments, _) in zip(batch, cuts, strict=True)]
+        ids, lengths, trained = self._encode(texts, broken=False)
         if len(self._from_text) and len(ids):
             forged = np.isin(ids, self._from_text)
             if forged.any():
                 samples = np.unique(np.repeat(np.arange(len(batch)), lengths)[forged])
-                again = self._encode([batch[i] for i in samples.tolist()], broken=True)
+                again = self._encode([texts[i] for i in samples.tolist()], broken=True)
                 ids, lengths, trained = _replaced((ids, lengths, trained), samples, again)
         kept = ids != self._break
         if not kept.all():
             lengths = np.bincount(np.repeat(np.arange(len(batch)), lengths)[kept], minlength=len(batch))
             ids, trained = ids[kept], trained[kept]
-        return EngineBatch(self._true[ids], lengths.astype(np.int64), trained)
+        lookalikes = np.array([spelled for _, spelled in cuts], np.bool_)
+        return EngineBatch(self._true[ids], lengths.astype(np.int64), trained, lookalikes)
 
-    def _encode(self, batch: Sequence[Rendered], *, broken: bool) -> "_Arrays":
+    def _encode(self, batch: Sequence[tuple[Rendered, list[Segment]]], *, broken: bool) -> "_Arrays":
         """Inner ids, breaks included; `broken` puts a break inside every look-alike as well."""
         texts, ranges = [], []
-        for rendered in batch:
-            text, spans = self._private(rendered, broken)
+        for rendered, segments in batch:
+            text, spans = self._private(rendered, segments, broken)
             texts.append(text)
             ranges.append(spans)
         if self._bytes is None:
@@ -177,9 +180,8 @@ class HfEngine:
         joined = _joined(ranges, [len(text) + 1 for text in texts])
         return ids, lengths, mark_trained(np.concatenate(starts), joined) if starts else np.zeros(0, np.bool_)
 
-    def _private(self, rendered: Rendered, broken: bool) -> tuple[str, list[tuple[int, int]]]:
+    def _private(self, rendered: Rendered, segments: list[Segment], broken: bool) -> tuple[str, list[tuple[int, int]]]:
         """The text with private strings for control tokens, and its trained ranges moved along."""
-        segments = self._cutter.cut(rendered)
         if len(segments) < 2 and (not segments or segments[0][2] == TEXT):
             return rendered.text, list(rendered.trained)
         parts, origins, places, length = [], [], [], 0

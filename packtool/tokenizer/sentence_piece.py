@@ -72,13 +72,13 @@ class SentencePieceEngine:
         """Encode every text; see Engine. Starts are the library's own character offsets."""
         cuts = [self._cutter.cut(rendered) for rendered in batch]
         texts = [
-            r.text[start:stop] for r, cut in zip(batch, cuts, strict=True) for start, stop, kind in cut if kind < 0
+            r.text[start:stop] for r, (cut, _) in zip(batch, cuts, strict=True) for start, stop, kind in cut if kind < 0
         ]
         encoded = iter(self._model.encode(texts, return_type="offset_mapping") if texts else [])
         ids: list[int] = []
         starts: list[int] = []
         lengths, ranges, base = [], [], 0
-        for rendered, cut in zip(batch, cuts, strict=True):
+        for rendered, (cut, _) in zip(batch, cuts, strict=True):
             before = len(ids)
             for start, _, kind in cut:
                 if kind >= 0:
@@ -95,6 +95,7 @@ class SentencePieceEngine:
             np.array(ids, np.uint32),
             np.array(lengths, np.int64),
             mark_trained(np.array(starts, np.int64), np.array(ranges, np.int64).reshape(-1, 2)),
+            np.array([spelled for _, spelled in cuts], np.bool_),
         )
 
     def decode(self, ids: Sequence[int]) -> str:

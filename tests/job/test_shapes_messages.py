@@ -5,7 +5,8 @@ from job_helpers import BOS, END, EOS, START, pack, packed
 
 from packtool.errors import DataError, UsageError
 from packtool.render import ChatTemplate, make_renderer, read_template
-from packtool.render.conversations import MASK_LEAVES_USER, read_conversation
+from packtool.render.conversations import read_conversation
+from packtool.render.lint import MASK_LEAVES_USER
 
 ASK, SAY = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 TALK = [ASK, SAY]

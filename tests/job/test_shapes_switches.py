@@ -6,7 +6,7 @@ from test_shapes_messages import trained
 
 from packtool.errors import DataError
 from packtool.render import make_renderer
-from packtool.render.messages import SWITCHED_ON
+from packtool.render.lint import SWITCHED_ON
 from packtool.render.switches import SWITCHES
 
 ASK, SAY = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

@@ -9,7 +9,8 @@ from test_shapes_messages import CHATML, trained
 from packtool.errors import DataError
 from packtool.render import ChatTemplate, make_renderer
 from packtool.render.conversations import read_conversation
-from packtool.render.tool_calls import CALLS_LEFT_OUT, Spelling, spelling_of
+from packtool.render.lint import CALLS_LEFT_OUT
+from packtool.render.tool_calls import Spelling, spelling_of
 
 ASK = {"role": "user", "content": "q"}
 ARGUMENTS = {"x": 1, "y": ["é"]}

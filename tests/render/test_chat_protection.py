@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from packtool.errors import RecordError
 from packtool.render.chat import UNPROTECTED_MARKS
-from packtool.render.chat.template import UNKNOWN_CONTROL
+from packtool.render.lint import UNKNOWN_CONTROL
 
 
 def written(chat):

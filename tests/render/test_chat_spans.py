@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packtool.errors import RecordError
-from packtool.render.chat.template import (
+from packtool.render.lint import (
     HEADER_TRAINED,
     MARKS_WITHOUT_END,
     NO_HEADER,

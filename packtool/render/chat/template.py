@@ -26,28 +26,18 @@ from packtool.errors import RecordError, UsageError
 from packtool.render.chat.calibrate import UNPROTECTED_MARKS, Calibration, calibrate, common_prefix, written_tokens
 from packtool.render.chat.environment import compile_template
 from packtool.render.chat.trace import Trace, UnprovenError, constant, record_messages, record_tools, run, turn_step
+from packtool.render.lint import (
+    HEADER_TRAINED,
+    MARKS_WITHOUT_END,
+    NO_HEADER,
+    NO_TURN_END,
+    NOT_RENDERED,
+    TURN_END_INSIDE,
+    UNKNOWN_CONTROL,
+)
 from packtool.render.rendered import Span
 
-__all__ = [
-    "HEADER_TRAINED",
-    "MARKS_WITHOUT_END",
-    "NOT_RENDERED",
-    "NO_HEADER",
-    "NO_TURN_END",
-    "RESERVED_ARGUMENTS",
-    "TURN_END_INSIDE",
-    "UNKNOWN_CONTROL",
-    "ChatTemplate",
-    "ChatText",
-]  # fmt: skip
-
-NO_TURN_END = "no turn end"
-NO_HEADER = "no header"
-HEADER_TRAINED = "no generation prompt, so the assistant header is trained"
-TURN_END_INSIDE = "turn end inside an assistant turn"
-NOT_RENDERED = "assistant turn left out by the template"
-UNKNOWN_CONTROL = "control token in text of unknown origin"
-MARKS_WITHOUT_END = "generation marks leave the turn end out"
+__all__ = ["RESERVED_ARGUMENTS", "ChatTemplate", "ChatText"]
 
 RESERVED_ARGUMENTS = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize"}
