@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,6 +184,7 @@ def _text(summary: Summary) -> str:
             f"  trained    {summary.trained_share:.2%} of the tokens; "
             f"{low:,} / {middle:,} / {high:,} targets a pack (min / median / max)"
         )
+    lines.append(f"  by role    {_by_role(summary.roles)}")
     low_n, middle_n, mean_n, high_n = summary.samples_per_pack
     lines.append(f"  a pack     {low_n:,} / {middle_n:,.0f} / {high_n:,} samples (min / median / max)")
     lines += _advice(mean_n)
@@ -209,6 +211,15 @@ def _text(summary: Summary) -> str:
     else:
         lines.append("  dry run: nothing was written")
     return "\n".join(lines)
+
+
+def _by_role(roles: Mapping[str, Sequence[int]]) -> str:
+    """Tokens of each role and how many of them are trained, the largest first."""
+    parts: list[str] = []
+    for role, (tokens, trained) in sorted(roles.items(), key=lambda item: -item[1][0]):
+        share = f"{trained / tokens:.2%}" if trained else "0%"
+        parts.append(f"{role} {tokens:,}, {share}" if parts else f"{role} {tokens:,} tokens, {share} trained")
+    return "; ".join(parts)
 
 
 _REASONS = {

@@ -39,6 +39,15 @@ class Read:
     stopped: bool
     warnings: dict[str, tuple[int, str]]
 
+    def roles(self) -> dict[str, list[int]]:
+        """Role -> [tokens, trained tokens]."""
+        sums: dict[str, list[int]] = {}
+        for info in self.segments:
+            for role, (tokens, trained) in info.roles.items():
+                before = sums.get(role, [0, 0])
+                sums[role] = [before[0] + tokens, before[1] + trained]
+        return sums
+
 
 def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: Progress) -> Read:
     """Run the stage and gather the store's rows.

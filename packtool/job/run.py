@@ -57,14 +57,15 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
             items, layout = plan_packs(prepared, read)
             ledger = make_ledger(read.rows, items, layout, prepared.overlong)
         if dry_run:
-            return summarize(prepared, layout, ledger, warnings=read.warnings, seconds=seconds)
+            return summarize(prepared, layout, ledger, roles=read.roles(), warnings=read.warnings, seconds=seconds)
         with _timed(seconds, "write"):
             done = _write(prepared, read, layout, scratch, workers, progress)
         manifest = finish(prepared, read, layout, ledger, done, scratch / "dataset", seconds)
         publish(scratch / "dataset", out, overwrite=settings.overwrite)
         return summarize(
             prepared, layout, ledger,
-            warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
+            roles=read.roles(), warnings=read.warnings, seconds=seconds, manifest=manifest, done=done, out=out,
+            size=tree_size(out),
         )  # fmt: skip
 
 

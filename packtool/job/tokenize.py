@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from packtool.errors import RecordError, UsageError
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
 from packtool.render.chat import TOOL_USE, ChatTemplates
+from packtool.render.rendered import CODES, by_role, code_of
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
 from packtool.tokenizer import Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
@@ -153,8 +154,9 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
                 break
         rows.flush()
         return writer.close(
-            rows.places, rows.offsets, rows.outcomes, left_out=rows.left_out, bad=rows.bad, warnings=rows.warnings
-        )
+            rows.places, rows.offsets, rows.outcomes, roles=by_role(rows.codes), left_out=rows.left_out, bad=rows.bad,
+            warnings=rows.warnings,
+        )  # fmt: skip
     except BaseException:
         writer.abort()
         raise
@@ -189,6 +191,7 @@ class _Rows:
         self.bad: list[tuple[int, int, str, str]] = []
         self.warnings: dict[str, tuple[int, int]] = {}
         self.left_out = 0
+        self.codes = np.zeros(CODES, np.int64)  # tokens of each
         self._batch: list[Rendered | Tokenized] = []
         self._rows: list[int] = []  # the row of each record in the batch
         self._characters = 0
@@ -234,20 +237,21 @@ class _Rows:
         """Encode what waits and append it to the segment."""
         if not self._batch:
             return
-        ids, lengths, trained = self._encoded()
+        ids, lengths, codes = self._encoded()
         for place in np.flatnonzero(lengths == 0).tolist():
             self.outcomes[self._rows[place]] = EMPTY
-        self._writer.append(ids, lengths[lengths > 0], trained)
+        self._writer.append(ids, lengths[lengths > 0], (codes & 1).view(np.bool_))
+        self.codes += np.bincount(codes, minlength=CODES)
         self._batch, self._rows, self._characters = [], [], 0
 
-    def _encoded(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.bool_]]:
+    def _encoded(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint8]]:
         texts = [item for item in self._batch if isinstance(item, Rendered)]
         if texts and self._pipeline.tokenizer is not None:
             batch = self._pipeline.tokenizer.encode(texts)
-            return batch.ids, batch.lengths, batch.trained
+            return batch.ids, batch.lengths, batch.codes
         samples = [item for item in self._batch if isinstance(item, Tokenized)]
         lengths = np.array([len(sample.ids) for sample in samples], np.int64)
         ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
         trained = np.concatenate([sample.trained for sample in samples])
         trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
-        return ids, lengths, trained
+        return ids, lengths, trained + np.uint8(code_of("ids", trained=False))

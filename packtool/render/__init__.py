@@ -102,7 +102,7 @@ def _text(record: Mapping[str, Any], columns: Mapping[str, str]) -> Rendered:
     text = text_column(record, columns.get("text", "text"))
     if not text.strip():
         raise EmptyRecordError
-    return Rendered(text, ((0, len(text)),), bos=True, eos=True)
+    return Rendered(text, ((0, len(text)),), roles=((0, len(text), "text"),), bos=True, eos=True)
 
 
 def _completion(
@@ -145,10 +145,10 @@ def _left_out(record: Mapping[str, Any], kind: str, used: frozenset[str]) -> tup
 def _joined(prompt: str, completion: str, train_on: str, warnings: tuple[str, ...] = ()) -> Rendered:
     if not completion.strip():
         raise EmptyRecordError
-    text = prompt + completion
-    return Rendered(
-        text, ((0 if train_on == "all" else len(prompt), len(text)),), bos=True, eos=True, warnings=warnings
-    )
+    text, cut = prompt + completion, len(prompt)
+    trained = ((0 if train_on == "all" else cut, len(text)),)
+    roles = ((0, cut, "prompt"), (cut, len(text), "completion"))
+    return Rendered(text, trained, roles=roles, bos=True, eos=True, warnings=warnings)
 
 
 def _instruct(
@@ -202,7 +202,7 @@ def _conversation(
             last = max((at for at, message in enumerate(items) if message.get("role") == "assistant"), default=-1)
             spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
         trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
-    return Rendered(result.text, trained, result.template, warnings=(*warnings, *result.warnings))
+    return Rendered(result.text, trained, result.template, result.roles, warnings=(*warnings, *result.warnings))
 
 
 def _spelled(messages: Messages, chat: ChatTemplate) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:

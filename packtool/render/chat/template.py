@@ -66,12 +66,14 @@ class ChatText:
         spans: (start, stop, message) of the trained characters, sorted and disjoint; message -1 where a generation
             block is in no loop over messages.
         template: maximal character ranges that the template wrote, sorted and disjoint.
+        roles: (start, stop, role) of the messages' characters, header and turn end included, sorted and disjoint.
         warnings: short fixed texts.
     """
 
     text: str
     spans: tuple[tuple[int, int, int], ...]
     template: tuple[Span, ...]
+    roles: tuple[tuple[int, int, str], ...]
     warnings: tuple[str, ...]
 
 
@@ -188,7 +190,8 @@ class ChatTemplate:
         controls = self.protected | {self.turn_end} if self.turn_end else self.protected
         if any(token in trace.text[start:stop] for start, stop in trace.unknown for token in controls):
             warnings[UNKNOWN_CONTROL] = None
-        return ChatText(trace.text, tuple(spans), tuple(trace.template), tuple(warnings))
+        roles = tuple((start, stop, str(messages[message].get("role"))) for start, stop, message in trace.shares())
+        return ChatText(trace.text, tuple(spans), tuple(trace.template), roles, tuple(warnings))
 
     def _marked(self, trace: Trace, warnings: dict[str, None]) -> list[tuple[int, int, int]]:
         """The generation blocks, nested ones as one."""

@@ -51,6 +51,38 @@ class Trace:
     steps: dict[int, list[Span]] = field(default_factory=dict)
     generations: list[tuple[int, int, int]] = field(default_factory=list)
 
+    def shares(self) -> list[tuple[int, int, int]]:
+        """(start, stop, message) of what belongs to a message, sorted and disjoint.
+
+        That is what loops printed at it, less what they printed at others meanwhile, and its data wherever that lies.
+        """
+        found = [(start, stop, message) for message, steps in self.steps.items() for start, stop in steps]
+        for message, places in self.own.items():
+            if message >= 0:  # tools are of no message
+                steps = self.steps.get(message, [])
+                found += [(*place, message) for place in places if not any(_holds(step, place) for step in steps)]
+        found.sort(key=lambda share: (share[0], -share[1]))
+        divided: list[tuple[int, int, int]] = []
+        around: list[tuple[int, int]] = []  # (stop, message) of the shares that are open, each inside the one before
+        at = 0
+
+        def close(until: int) -> None:
+            nonlocal at
+            while around and at < until:
+                stop, message = around[-1]
+                if min(stop, until) > at:
+                    at, start = min(stop, until), at
+                    divided.append((start, at, message))
+                if stop <= until:
+                    around.pop()
+
+        for start, stop, message in found:
+            close(start)
+            at = start
+            around.append((stop, message))
+        close(len(self.text))
+        return divided
+
 
 def run(template: Template, variables: Mapping[str, Any]) -> Trace:
     """Render; raises what the template raises, and UnprovenError."""
