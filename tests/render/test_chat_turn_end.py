@@ -4,7 +4,7 @@
 import pytest
 from chat_cases import assistant, call, make, marked, system, trained, user
 
-from packtool.errors import UsageError
+from packtool.errors import RecordError, UsageError
 
 MARKS = "mark what the assistant writes with `{% generation %}` and `{% endgeneration %}` in the template"
 
@@ -113,3 +113,11 @@ def test_a_turn_without_it_is_warned_of():
     source = plain("", more="{{ '' if loop.last and m.role == 'assistant' else '\n' }}")
     chat = make(source, turn_end="\n").render([user("a"), assistant("b\n")])
     assert (trained(chat), chat.warnings) == (["b\n"], ("no turn end",))
+
+
+def test_two_that_overlap_after_a_turn_are_refused():
+    source = plain("\n\n", more="{{ '\n' if 'x' in m.content }}")
+    template = make(source, turn_end="\n\n")
+    assert trained(template.render([user("x"), assistant("b")])) == ["b\n\n"]
+    with pytest.raises(RecordError, match="prints two turn ends after an assistant turn"):
+        template.render([user("a"), assistant("x")])
