@@ -52,6 +52,13 @@ def pack(
             metavar="NAME=VALUE",
         ),
     ] = None,
+    turn_end: Annotated[
+        str | None, typer.Option(help="Text that ends an assistant turn, where the template has no added token there.")
+    ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option(help="YYYY-MM-DD[THH:MM:SS] for chat templates that ask for the date; today where not given."),
+    ] = None,
     eos: Annotated[str | None, typer.Option(help="Token that ends a sample, instead of the tokenizer's own.")] = None,
     bos: Annotated[
         str | None, typer.Option(help="BOS in front of a sample: auto (as the tokenizer does), yes or no.")
@@ -107,7 +114,8 @@ def pack(
     flags: dict[str, Any] = {
         "inputs": inputs or None, "max_seq_len": max_seq_len, "out": out, "kind": kind,
         "columns": _columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,
-        "chat_template": chat_template, "template_args": _arguments(template_args), "eos": eos, "bos": bos,
+        "chat_template": chat_template, "template_args": _arguments(template_args),
+        "turn_end": turn_end, "date": date, "eos": eos, "bos": bos,
         "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
         "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,

@@ -23,6 +23,8 @@ def pack(
     tokenizer: str | PathLike[str] = "",
     chat_template: str | PathLike[str] = "",
     template_args: Mapping[str, Any] | None = None,
+    turn_end: str = "",
+    date: str = "",
     eos: str = "",
     bos: str = "auto",
     pad_id: int | None = None,
@@ -59,6 +61,8 @@ def pack(
         tokenizer: a folder, a tokenizer.json, a SentencePiece .model, a hub name, or `bytes`.
         chat_template: a Jinja file, a built-in name, or the name of one of the tokenizer's own, instead of its default.
         template_args: variables for the chat template, such as `{"enable_thinking": False}`.
+        turn_end: text that ends an assistant turn, where the chat template writes no added token there.
+        date: what chat templates that ask for the date are told, as ISO 8601 writes it; today where not given.
         eos: the token that ends a sample, instead of the tokenizer's own.
         bos: `auto`, `yes` or `no`.
         pad_id: id of padding slots.
@@ -93,7 +97,7 @@ def pack(
         "inputs": [fspath(path) for path in inputs],
         "max_seq_len": max_seq_len, "out": fspath(out), "kind": kind, "columns": columns or {}, "text_by": text_by,
         "template": template, "tokenizer": fspath(tokenizer), "chat_template": fspath(chat_template),
-        "template_args": template_args or {}, "eos": eos,
+        "template_args": template_args or {}, "turn_end": turn_end, "date": date, "eos": eos,
         "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,

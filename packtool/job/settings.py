@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -49,6 +50,8 @@ class Settings:
     tokenizer: str = ""
     chat_template: str = ""
     template_args: Mapping[str, Any] = field(default_factory=dict)
+    turn_end: str = ""
+    date: str = ""
     eos: str = ""
     bos: str = "auto"
     pad_id: int | None = None
@@ -145,6 +148,8 @@ def _typed(name: str, value: Any) -> Any:
         value = "yes" if value else "no"  # YAML reads a bare yes or no as a boolean
     if isinstance(value, bool | Mapping | list):
         raise ValueError(f"`{name}`: expected text, got {value!r}")
+    if name == "date":
+        return _moment(name, value)
     text = _plain_text(name, str(value))
     if name in _CHOICES and text not in _CHOICES[name]:
         raise ValueError(f"`{name}`: expected one of {', '.join(f'`{c}`' for c in _CHOICES[name])}, got `{text}`")
@@ -153,8 +158,20 @@ def _typed(name: str, value: Any) -> Any:
 
 def _plain_text(name: str, text: str) -> str:
     """Text without NUL; only a path may hold bytes that are no UTF-8, in the form that Python gives them."""
-    if "\0" in text or (name in ("eos", "template") and any("\ud800" <= c <= "\udfff" for c in text)):
+    if "\0" in text or (name in ("eos", "template", "turn_end") and any("\ud800" <= c <= "\udfff" for c in text)):
         raise ValueError(f"`{name}`: expected UTF-8 text without NUL, got {text!r}")
+    return text
+
+
+def _moment(name: str, value: Any) -> str:
+    """A day, or a moment of one, in ISO 8601; YAML and TOML read a bare one as a date."""
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    try:
+        if text and not re.fullmatch(r"[0-9-]{10}(T[0-9:]{8})?", text):
+            raise ValueError
+        datetime.fromisoformat(text or "2000-01-01")
+    except ValueError:
+        raise ValueError(f"`{name}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS, got `{text}`") from None
     return text
 
 

@@ -7,6 +7,7 @@ Batches are sized in characters, so memory does not depend on the block.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class TokenizeSpec:
         columns: (field, column) pairs.
         messages: whether a chat template renders the records.
         template_args: as one JSON object.
+        date: what the chat template is told of the time; an empty string where it does not ask.
         share: the part of the records that is kept, drawn by a hash of `seed` and the record's place.
         Others are named as in Settings.
     """
@@ -50,6 +52,8 @@ class TokenizeSpec:
     text_by: str
     template: str
     template_args: str
+    turn_end: str
+    date: str
     tokenizer: str
     protected: tuple[str, ...]
     eos: str
@@ -86,13 +90,15 @@ class Pipeline:
 
 
 def make_chat(
-    source: TokenizerSource | None, *, arguments: Mapping[str, Any] | None = None
+    source: TokenizerSource | None, *, arguments: Mapping[str, Any], turn_end: str, date: str
 ) -> ChatTemplate | ChatTemplates | None:
     """The chat templates of a tokenizer, calibrated; None where it has none.
 
     Args:
         source: the tokenizer.
         arguments: more variables for the template.
+        turn_end: what ends an assistant turn, or an empty string.
+        date: what `strftime_now` tells, in ISO 8601, or an empty string where no template calls it.
 
     Raises:
         UsageError: the template's assistant turns cannot be found with proof.
@@ -107,6 +113,8 @@ def make_chat(
             added_tokens=[token.content for token in source.added_tokens],
             special=source.special,
             arguments=arguments,
+            turn_end=turn_end,
+            now=datetime.fromisoformat(date) if date else None,
         )
 
     default = made(source.chat_template, "chat template of the tokenizer")
@@ -128,11 +136,14 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         tokenizer = make_tokenizer(
             engine, source, eos=spec.eos or None, bos=spec.bos, pad_id=spec.pad_id, allow_special=spec.allow_special
         )
+    chat = None
+    if spec.messages:
+        chat = make_chat(source, arguments=json.loads(spec.template_args), turn_end=spec.turn_end, date=spec.date)
     render = make_renderer(
         spec.kind,
         dict(spec.columns),
         instruct=parse_instruct(spec.template, "--template") if spec.kind == "instruct" else None,
-        chat=make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None,
+        chat=chat,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
     )

@@ -30,6 +30,11 @@ class ChatTemplates:
         return self.default.turn_end
 
     @property
+    def uses_date(self) -> bool:
+        """Whether either template calls `strftime_now`."""
+        return self.default.uses_date or (isinstance(self.tool_use, ChatTemplate) and self.tool_use.uses_date)
+
+    @property
     def protected(self) -> frozenset[str]:
         """What either template protects."""
         other = frozenset[str]() if isinstance(self.tool_use, UsageError) else self.tool_use.protected

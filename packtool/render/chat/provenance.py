@@ -43,7 +43,8 @@ class Mark:
     """A place in the text; never changed.
 
     Attributes:
-        kind: "step" (a loop's body starts), "end" (a loop is over), "open" and "close" (a generation block).
+        kind: "step" (a loop's body starts), "at" (it has set its message), "end" (the loop is over), "open" and
+            "close" (a generation block).
         loop: number of the loop in the template.
         message: index of the message that the loop is at, -1 if its variable is none.
     """

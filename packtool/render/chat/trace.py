@@ -2,12 +2,14 @@
 
     run(template, variables, messages)  ->  Trace: text, who wrote which range, where each message's loop step lies
 
-A step is what a `for` over messages printed while it was at one message. The pieces that the compiled template
-yields, joined, are the rendering; one pass over their parts gives the ranges.
+A step is what a `for` over messages, or over their indices, printed while it was at one message. The pieces that the
+compiled template yields, joined, are the rendering; one pass over their parts gives the ranges.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from jinja2 import Template
@@ -15,7 +17,18 @@ from jinja2 import Template
 from packtool.render.chat.provenance import TEMPLATE, UNKNOWN, Mark, Traced, data, written
 from packtool.render.rendered import Span
 
-__all__ = ["ROLE_WORDS", "Trace", "UnprovenError", "constant", "record_messages", "record_tools", "run", "turn_step"]
+__all__ = [
+    "ROLE_WORDS",
+    "Trace",
+    "UnprovenError",
+    "constant",
+    "inside_of",
+    "record_messages",
+    "record_tools",
+    "run",
+    "turn_step",
+    "written_from",
+]
 
 ROLE_WORDS = frozenset(
     {"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "observation", "environment"}
@@ -40,6 +53,7 @@ class Trace:
         unknown: the ranges of `foreign` whose origin was lost.
         own: message -> the ranges of its data (not its role).
         steps: message -> the ranges that loops printed at that message, empty ones left out.
+        shared: messages that were set in one step with another.
         generations: (start, stop, message) of the generation blocks.
     """
 
@@ -49,6 +63,7 @@ class Trace:
     unknown: list[Span] = field(default_factory=list)
     own: dict[int, list[Span]] = field(default_factory=dict)
     steps: dict[int, list[Span]] = field(default_factory=dict)
+    shared: set[int] = field(default_factory=set)
     generations: list[tuple[int, int, int]] = field(default_factory=list)
 
     def shares(self) -> list[tuple[int, int, int]]:
@@ -134,19 +149,37 @@ def _read(pieces: list[str]) -> Trace:
     return trace
 
 
+@dataclass(slots=True)
+class _Step:
+    """A step that goes on.
+
+    Attributes:
+        start: where the loop's body started.
+        messages: which messages it is at; more than one cannot be told apart.
+    """
+
+    loop: int
+    start: int
+    messages: list[int]
+
+
 class _Marks:
     """Turns marks into steps and generation blocks."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.open: list[tuple[int, int, int]] = []  # loop, message, start
+        self.open: list[_Step] = []
         self.generations: list[int] = []
 
     def mark(self, mark: Mark, at: int) -> None:
         match mark.kind:
             case "step":
                 self._leave(mark.loop, at)
-                self.open.append((mark.loop, mark.message, at))
+                self.open.append(_Step(mark.loop, at, [mark.message] if mark.message >= 0 else []))
+            case "at":
+                step = next((step for step in reversed(self.open) if step.loop == mark.loop), None)
+                if step and mark.message >= 0 and mark.message not in step.messages:
+                    step.messages.append(mark.message)
             case "end":
                 self._leave(mark.loop, at)
             case "open":
@@ -154,18 +187,31 @@ class _Marks:
             case _:
                 if not self.generations:
                     raise UnprovenError("a generation block that ends before it starts")
-                message = next((message for _, message, _ in reversed(self.open) if message >= 0), -1)
-                self.trace.generations.append((self.generations.pop(), at, message))
+                start = self.generations.pop()
+                self.trace.generations.append((start, at, self._whose(start)))
 
     def _leave(self, loop: int, at: int) -> None:
         """End the step of `loop`, and those of loops inside it, if there is one."""
-        if not any(number == loop for number, _, _ in self.open):
+        if not any(step.loop == loop for step in self.open):
             return
         number = -1
         while number != loop:
-            number, message, start = self.open.pop()
-            if message >= 0 and at > start:
-                self.trace.steps.setdefault(message, []).append((start, at))
+            step = self.open.pop()
+            number = step.loop
+            if at > step.start:
+                for message in step.messages:
+                    self.trace.steps.setdefault(message, []).append((step.start, at))
+                if len(step.messages) > 1:
+                    self.trace.shared.update(step.messages)
+
+    def _whose(self, start: int) -> int:
+        """The message of a generation block from `start` on: the step's, unless its data is of others."""
+        message = next((step.messages[-1] for step in reversed(self.open) if step.messages), -1)
+        within = takewhile(lambda piece: piece[0] >= start, reversed(self.trace.foreign))
+        found = {piece[2] for piece in within if piece[2] >= 0}
+        if message < 0 or not found or message in found:
+            return message
+        return found.pop() if len(found) == 1 else -1
 
     def close(self) -> None:
         if self.generations or self.open:
@@ -174,6 +220,8 @@ class _Marks:
 
 def turn_step(trace: Trace, index: int) -> Span | None:
     """The one loop step that printed message `index`; None if nothing did."""
+    if index in trace.shared:
+        raise UnprovenError("sets two messages in one step of a loop")
     own = trace.own.get(index, [])
     steps = trace.steps.get(index, [])
     if len(steps) > 1:
@@ -194,6 +242,25 @@ def turn_step(trace: Trace, index: int) -> Span | None:
 
 def _holds(step: Span, place: Span) -> bool:
     return step[0] <= place[0] and place[1] <= step[1]
+
+
+def inside_of(trace: Trace, begin: int, close: int) -> list[tuple[int, int, int]]:
+    """What the template did not write in [begin, close]."""
+    at = bisect_left(trace.foreign, (begin, begin, -1))
+    found = []
+    while at < len(trace.foreign) and trace.foreign[at][0] <= close:
+        if trace.foreign[at][1] <= close:
+            found.append(trace.foreign[at])
+        at += 1
+    return found
+
+
+def written_from(trace: Trace, at: int) -> str:
+    """What the template wrote from `at` on without a break."""
+    place = bisect_left(trace.template, at, key=lambda span: span[1])
+    if place < len(trace.template) and trace.template[place][0] <= at:
+        return trace.text[at : trace.template[place][1]]
+    return ""
 
 
 def record_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
