@@ -15,14 +15,25 @@ from jinja2 import Template
 from packtool.render.chat.provenance import TEMPLATE, UNKNOWN, Mark, Traced, data, written
 from packtool.render.rendered import Span
 
-__all__ = ["ROLE_WORDS", "Trace", "UnprovenError", "constant", "record_messages", "record_tools", "run", "turn_step"]
+__all__ = [
+    "REASONING",
+    "ROLE_WORDS",
+    "Trace",
+    "UnprovenError",
+    "constant",
+    "record_messages",
+    "record_tools",
+    "run",
+    "turn_step",
+]
 
 ROLE_WORDS = frozenset(
     {"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "observation", "environment"}
 )
 """Roles that count as the template's words: `'<|' + role + '|>'` writes a control token for these, for no other."""
 
-_REASONING = ("reasoning_content", "thinking", "reasoning")
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Keys of a message that hold its thoughts, as transformers has them; the first that is filled counts."""
 
 
 class UnprovenError(Exception):
@@ -165,17 +176,20 @@ def _holds(step: Span, place: Span) -> bool:
 
 
 def record_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as the template sees them: keys with None dropped, names for reasoning filled in."""
+    """The messages as the template sees them: keys with None dropped, names for reasoning filled in.
+
+    A content of None stays: templates test for it, and whoever renders says which spelling of no content is meant.
+    """
     return [_message(message, index) for index, message in enumerate(messages)]
 
 
 def _message(message: Mapping[str, Any], index: int) -> dict[str, Any]:
-    traced = {key: _value(value, index) for key, value in message.items() if value is not None}
+    traced = {key: _value(value, index) for key, value in message.items() if value is not None or key == "content"}
     role = traced.get("role")
     if isinstance(role, str):
         traced["role"] = data(str.__str__(role), index, role=True, written=role in ROLE_WORDS)
-    if any(key in traced for key in _REASONING):
-        reasoning = next(traced[key] for key in _REASONING if key in traced)
+    if any(key in traced for key in REASONING):
+        reasoning = next(traced[key] for key in REASONING if key in traced)
         traced = {"thinking": reasoning, **traced, "reasoning_content": reasoning}
     return traced
 
