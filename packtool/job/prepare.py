@@ -130,6 +130,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         pad_id=settings.pad_id,
         allow_special=settings.allow_special,
         train_on=settings.train_on,
+        train_template_text=settings.train_template_text,
         share=share,
         seed=settings.seed,
         on_bad=settings.on_bad,
@@ -172,7 +173,11 @@ def _check_fields(settings: Settings, template: str) -> None:
 
 def _check_chat_only(settings: Settings, kind: str, *, messages: bool) -> None:
     """Settings that only a chat template knows what to do with."""
-    given = {"--template-arg": bool(settings.template_args), "--train-on last": settings.train_on == "last"}
+    given = {
+        "--template-arg": bool(settings.template_args),
+        "--train-on last": settings.train_on == "last",
+        "--train-template-text no": settings.train_template_text == "no",
+    }
     wrong = [flag for flag, on in given.items() if on and not messages]
     if wrong:
         raise UsageError(

@@ -56,6 +56,7 @@ class TokenizeSpec:
     pad_id: int | None
     allow_special: bool
     train_on: str
+    train_template_text: str
     share: float
     seed: int
     on_bad: str
@@ -134,6 +135,7 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         chat=make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
+        train_template_text=spec.train_template_text == "yes",
     )
     return Pipeline(render, tokenizer)
 

@@ -187,3 +187,36 @@ def test_a_last_turn_that_is_switched_off_leaves_the_record_without_a_target(tmp
 def test_last_is_for_conversations(tmp_path):
     with pytest.raises(UsageError, match="`--train-on last` is for conversations, and these records are of the kind"):
         pack(tmp_path, [{"prompt": "a", "completion": "b"}], train_on="last")
+
+
+ADDS = (
+    "{% for m in messages %}{{ '<|begin|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ '<think></think>Well, ' + m.content + '<|turn|>' }}{% endgeneration %}{% else %}{{ m.content + '<|turn|>' }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [ADDS, ADDS.replace("{% generation %}", "").replace("{% endgeneration %}", "")])
+def test_text_that_the_template_adds_is_trained_or_not(tmp_path, template):
+    if "generation" not in template:  # what a header shares with the generation prompt is no one's to train
+        template += "{% if add_generation_prompt %}<|begin|>assistant:{% endif %}"
+    where = folder(tmp_path / "tok", template=template)
+    records = [{"messages": TURNS}, {"prompt": TURNS[:1], "completion": TURNS[1:]}]
+    for record in records:
+        trained = {}
+        for choice in ("yes", "no"):
+            _, out = pack(tmp_path, [record], tokenizer=where, train_template_text=choice)
+            ids, labels = samples(out)[0]
+            trained[choice] = decoded(where, samples(out))[0][1]
+            manifest = json.loads((out / "manifest.json").read_text())
+            assert manifest["settings"]["train_template_text"] == choice
+            assert yaml.safe_load((out / "settings.yaml").read_text())["train_template_text"] == choice
+            assert all(label in (-100, token) for token, label in zip(ids, labels, strict=True))
+        assert trained == {"yes": "<think></think>Well, world<|turn|>", "no": "world<|turn|>"}
+
+
+@pytest.mark.parametrize("record", [{"text": "a"}, {"prompt": "a", "completion": "b"}])
+def test_template_text_is_for_conversations(tmp_path, record):
+    words = "`--train-template-text no` is for conversations, and these records are of the kind"
+    with pytest.raises(UsageError, match=words):
+        pack(tmp_path, [record], train_template_text="no")
+    assert pack(tmp_path, [record, record], train_template_text="yes", bos="yes")[0].samples == 2

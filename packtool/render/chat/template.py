@@ -23,6 +23,7 @@ from typing import Any
 from jinja2 import TemplateSyntaxError
 
 from packtool.errors import RecordError, UsageError
+from packtool.render.chat.boilerplate import boilerplate
 from packtool.render.chat.calibrate import UNPROTECTED_MARKS, Calibration, calibrate, common_prefix, written_tokens
 from packtool.render.chat.environment import compile_template
 from packtool.render.chat.trace import Trace, UnprovenError, constant, record_messages, record_tools, run, turn_step
@@ -67,12 +68,14 @@ class ChatText:
             block is in no loop over messages.
         template: maximal character ranges that the template wrote, sorted and disjoint.
         warnings: short fixed texts.
+        boilerplate: what of the spans the template wrote of its own accord, if that was asked for, sorted and disjoint.
     """
 
     text: str
     spans: tuple[tuple[int, int, int], ...]
     template: tuple[Span, ...]
     warnings: tuple[str, ...]
+    boilerplate: tuple[Span, ...] = ()
 
 
 class ChatTemplate:
@@ -157,7 +160,13 @@ class ChatTemplate:
             },
         )
 
-    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> ChatText:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        find_boilerplate: bool = False,
+    ) -> ChatText:
         """Render one conversation with its trained spans.
 
         Raises:
@@ -188,7 +197,10 @@ class ChatTemplate:
         controls = self.protected | {self.turn_end} if self.turn_end else self.protected
         if any(token in trace.text[start:stop] for start, stop in trace.unknown for token in controls):
             warnings[UNKNOWN_CONTROL] = None
-        return ChatText(trace.text, tuple(spans), tuple(trace.template), tuple(warnings))
+        own = boilerplate(trace, spans, self.turn_end) if find_boilerplate else ()
+        if own and {start for start, _, _ in spans} <= {start for start, _ in own}:
+            warnings.pop(HEADER_TRAINED, None)
+        return ChatText(trace.text, tuple(spans), tuple(trace.template), tuple(warnings), own)
 
     def _marked(self, trace: Trace, warnings: dict[str, None]) -> list[tuple[int, int, int]]:
         """The generation blocks, nested ones as one."""
