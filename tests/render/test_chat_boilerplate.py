@@ -160,6 +160,21 @@ BY_HAND = {
     "an empty block between": (
         "{{ m.content + '<think></think>' + m.content }}" + END, SAYS, "[[a]]<think></think>[[a<|im_end|>]]",
     ),
+    "an empty block right before a call": (
+        "{{ m.content }}{% for c in m.tool_calls or [] %}{{ '<think></think>' ~ (c.function | tojson) }}{% endfor %}" + END,
+        [call({}, "w")], '[[w]]<think></think>[[{"name": "add", "arguments": {}}<|im_end|>]]',
+    ),
+    "an empty block right before the turn end": (
+        "{{ m.content + '<think> </think>' }}" + END, SAYS, "[[a]]<think> </think>[[<|im_end|>]]",
+    ),
+    "a closing mark after the header": ("{{ '</think>' + m.content }}" + END, SAYS, "</think>[[a<|im_end|>]]"),
+    "an opening mark before nothing": (
+        "{{ 'x<think>' + m.content }}" + END, [assistant("")], "x<think>[[<|im_end|>]]",
+    ),
+    "a call that has an empty id": (
+        "{% for c in m.tool_calls or [] %}{{ '<tool_call id=\"' + c.id + '\">' + c.function.name }}{% endfor %}" + END,
+        [assistant("", tool_calls=[{"id": "", "function": {"name": "f"}}])], '[[<tool_call id="">f<|im_end|>]]',
+    ),
     "text of unknown origin": (
         "{{ m.content }}{{ 'n=' }}{{ 5 }}{{ '. ' + m.content.center(3, '*') }}{{ '!' + m.content }}" + END, SAYS,
         "[[an=5. *a*!a<|im_end|>]]",

@@ -61,8 +61,7 @@ def boilerplate(trace: Trace, spans: Iterable[tuple[int, int, int]], turn_end: s
             if any(begin <= first < end for begin, end in empty):
                 found.append((first, last))
             elif last != stop and not text[first:last].isspace() and not _turn_ends(text, turn_end, first, last):
-                before = ending.get(first) if first > start else None
-                found += _beside(text, first, last, before, starting.get(last))
+                found += _beside(text, first, last, ending.get(first), starting.get(last))
     return tuple(found)
 
 
