@@ -71,6 +71,10 @@ def pack(
     train_on: Annotated[
         str | None, typer.Option(help="completion, all for every token, or last for a chat's last assistant turn.")
     ] = None,
+    train_template_text: Annotated[
+        str | None,
+        typer.Option(help="yes, or no: leave untrained what a chat template adds to answers by itself."),
+    ] = None,
     overlong: Annotated[
         str | None,
         typer.Option(help="Samples longer than a pack: truncate, drop, split, error; auto splits plain text only."),
@@ -116,7 +120,8 @@ def pack(
         "columns": _columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,
         "chat_template": chat_template, "template_args": _arguments(template_args),
         "turn_end": turn_end, "date": date, "eos": eos, "bos": bos,
-        "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
+        "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
+        "train_template_text": train_template_text, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
         "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
         "format": format, "compression": compression, "on_bad": on_bad, "root": root, "overwrite": overwrite,

@@ -30,6 +30,7 @@ def pack(
     pad_id: int | None = None,
     allow_special: bool = False,
     train_on: str = "completion",
+    train_template_text: str = "yes",
     overlong: str = "auto",
     strategy: str = "ffd",
     split_across_packs: bool = False,
@@ -68,6 +69,7 @@ def pack(
         pad_id: id of padding slots.
         allow_special: recognise control tokens in the records' text.
         train_on: `completion`, `all` (every token but each piece's first), or `last` (a chat's last assistant turn).
+        train_template_text: `no` leaves untrained what a chat template adds to assistant turns of its own accord.
         overlong: `truncate`, `drop`, `split` or `error`; `auto` splits plain text and truncates the rest.
         strategy: how packs are filled: `ffd` or `greedy`.
         split_across_packs: with `greedy`, fill every pack and go on in the next.
@@ -98,7 +100,8 @@ def pack(
         "max_seq_len": max_seq_len, "out": fspath(out), "kind": kind, "columns": columns or {}, "text_by": text_by,
         "template": template, "tokenizer": fspath(tokenizer), "chat_template": fspath(chat_template),
         "template_args": template_args or {}, "turn_end": turn_end, "date": date, "eos": eos,
-        "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
+        "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
+        "train_template_text": train_template_text, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,
         "compression": compression, "on_bad": on_bad, "root": fspath(root), "overwrite": overwrite, "workers": workers,

@@ -105,7 +105,8 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
     today = settings.date or date.today().isoformat()
     chat = None
     if choice.messages:
-        chat = make_chat(source, arguments=settings.template_args, turn_end=settings.turn_end, date=today)
+        given = {"name": f"chat template `{settings.chat_template}`"} if settings.chat_template else {}
+        chat = make_chat(source, arguments=settings.template_args, turn_end=settings.turn_end, date=today, **given)
     if choice.messages and chat is None:
         raise UsageError(
             "the tokenizer has no chat template, and these are conversations",
@@ -137,6 +138,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         pad_id=settings.pad_id,
         allow_special=settings.allow_special,
         train_on=settings.train_on,
+        train_template_text=settings.train_template_text,
         share=share,
         seed=settings.seed,
         on_bad=settings.on_bad,
@@ -184,6 +186,7 @@ def _check_chat_only(settings: Settings, kind: str, *, messages: bool) -> None:
         "--turn-end": bool(settings.turn_end),
         "--date": bool(settings.date),
         "--train-on last": settings.train_on == "last",
+        "--train-template-text no": settings.train_template_text == "no",
     }
     wrong = [flag for flag, on in given.items() if on and not messages]
     if wrong:

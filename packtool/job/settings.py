@@ -30,6 +30,7 @@ from packtool.sources import TEXT_BY
 __all__ = ["Settings", "as_plain", "parse_limit", "parse_size", "read_config", "settings_from"]
 
 BOS = ("auto", "yes", "no")
+TEMPLATE_TEXT = ("yes", "no")
 ON_BAD = ("error", "skip")
 
 
@@ -57,6 +58,7 @@ class Settings:
     pad_id: int | None = None
     allow_special: bool = False
     train_on: str = "completion"
+    train_template_text: str = "yes"
     overlong: str = "auto"
     strategy: str = "ffd"
     split_across_packs: bool = False
@@ -78,6 +80,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "text_by": TEXT_BY,
     "bos": BOS,
     "train_on": TRAIN_ON,
+    "train_template_text": TEMPLATE_TEXT,
     "overlong": ("auto", *OVERLONG),
     "strategy": tuple(STRATEGIES),
     "format": STORAGES,
@@ -206,6 +209,11 @@ def _check_together(settings: Settings) -> None:
     if settings.split_across_packs and settings.overlong not in ("auto", "split"):
         raise UsageError(
             f"`--split-across-packs` cuts every long sample, so `--overlong {settings.overlong}` cannot hold"
+        )
+    if settings.train_template_text == "no" and settings.train_on == "all":
+        raise UsageError(
+            "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
+            hint="leave one of them out",
         )
     if settings.compression != "none" and settings.format != "parquet":
         raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")

@@ -61,6 +61,7 @@ class TokenizeSpec:
     pad_id: int | None
     allow_special: bool
     train_on: str
+    train_template_text: str
     share: float
     seed: int
     on_bad: str
@@ -90,7 +91,12 @@ class Pipeline:
 
 
 def make_chat(
-    source: TokenizerSource | None, *, arguments: Mapping[str, Any], turn_end: str, date: str
+    source: TokenizerSource | None,
+    *,
+    arguments: Mapping[str, Any],
+    turn_end: str,
+    date: str,
+    name: str = "the tokenizer's chat template",
 ) -> ChatTemplate | ChatTemplates | None:
     """The chat templates of a tokenizer, calibrated; None where it has none.
 
@@ -99,6 +105,7 @@ def make_chat(
         arguments: more variables for the template.
         turn_end: what ends an assistant turn, or an empty string.
         date: what `strftime_now` tells, in ISO 8601, or an empty string where no template calls it.
+        name: what to call the default one in messages.
 
     Raises:
         UsageError: the template's assistant turns cannot be found with proof.
@@ -117,11 +124,12 @@ def make_chat(
             now=datetime.fromisoformat(date) if date else None,
         )
 
-    default = made(source.chat_template, "chat template of the tokenizer")
+    default = made(source.chat_template, name)
     if TOOL_USE not in source.named_templates:
         return default
     try:
-        return ChatTemplates(default, made(source.named_templates[TOOL_USE], f"`{TOOL_USE}` template of the tokenizer"))
+        tool_use = made(source.named_templates[TOOL_USE], f"the tokenizer's chat template `{TOOL_USE}`")
+        return ChatTemplates(default, tool_use)
     except UsageError as error:  # records without tools never see it
         return ChatTemplates(default, error)
 
@@ -146,6 +154,7 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         chat=chat,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
+        train_template_text=spec.train_template_text == "yes",
     )
     return Pipeline(render, tokenizer)
 

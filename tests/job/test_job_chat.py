@@ -163,7 +163,9 @@ def test_a_tool_template_that_is_refused_hurts_only_records_with_tools(tmp_path)
         tmp_path / "tok", template=DEFAULT, more={"tool_use": CHAT.replace("+ '<|turn|>' }}", "+ 'stop' }}")}
     )
     assert len(packed(tmp_path, [{"messages": TURNS}], tokenizer=where)) == 1
-    with pytest.raises(DataError, match=r"`tool_use` template of the tokenizer.* without an added token"):
+    with pytest.raises(
+        DataError, match=r"the tokenizer's chat template `tool_use` ends an assistant turn without an added token"
+    ):
         pack(tmp_path, [{"messages": TURNS, "tools": TOOLS}], tokenizer=where)
 
 
@@ -274,3 +276,36 @@ def test_no_date_is_recorded_where_the_template_does_not_ask(tmp_path, on_the_da
     assert made[0] == made[1]
     assert b"date" not in made[0]["settings.yaml"]
     assert tree(pack(tmp_path, [{"messages": TURNS}], name="same", tokenizer=where, date="2020-01-01")[1]) == made[0]
+
+
+ADDS = (
+    "{% for m in messages %}{{ '<|begin|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ '<think></think>Well, ' + m.content + '<|turn|>' }}{% endgeneration %}{% else %}{{ m.content + '<|turn|>' }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [ADDS, ADDS.replace("{% generation %}", "").replace("{% endgeneration %}", "")])
+def test_text_that_the_template_adds_is_trained_or_not(tmp_path, template):
+    if "generation" not in template:  # what a header shares with the generation prompt is no one's to train
+        template += "{% if add_generation_prompt %}<|begin|>assistant:{% endif %}"
+    where = folder(tmp_path / "tok", template=template)
+    records = [{"messages": TURNS}, {"prompt": TURNS[:1], "completion": TURNS[1:]}]
+    for record in records:
+        trained = {}
+        for choice in ("yes", "no"):
+            _, out = pack(tmp_path, [record], tokenizer=where, train_template_text=choice)
+            ids, labels = samples(out)[0]
+            trained[choice] = decoded(where, samples(out))[0][1]
+            manifest = json.loads((out / "manifest.json").read_text())
+            assert manifest["settings"]["train_template_text"] == choice
+            assert yaml.safe_load((out / "settings.yaml").read_text())["train_template_text"] == choice
+            assert all(label in (-100, token) for token, label in zip(ids, labels, strict=True))
+        assert trained == {"yes": "<think></think>Well, world<|turn|>", "no": "world<|turn|>"}
+
+
+@pytest.mark.parametrize("record", [{"text": "a"}, {"prompt": "a", "completion": "b"}])
+def test_template_text_is_for_conversations(tmp_path, record):
+    words = "`--train-template-text no` is for conversations, and these records are of the kind"
+    with pytest.raises(UsageError, match=words):
+        pack(tmp_path, [record], train_template_text="no")
+    assert pack(tmp_path, [record, record], train_template_text="yes", bos="yes")[0].samples == 2

@@ -31,7 +31,8 @@ def test_every_field_has_a_default_and_can_be_given():
         "inputs": ["a", "b"], "max_seq_len": 16, "out": "o", "kind": "chat", "columns": {"text": "body"},
         "text_by": "paragraph", "template": "alpaca", "tokenizer": "t", "chat_template": "c", "eos": "<e>", "bos": "no",
             "template_args": {"x": [1, None]}, "turn_end": "\n", "date": "2024-07-05T13:04:59",
-        "pad_id": 7, "allow_special": True, "train_on": "all", "overlong": "split", "strategy": "greedy",
+        "pad_id": 7, "allow_special": True, "train_on": "last", "train_template_text": "no",
+        "overlong": "split", "strategy": "greedy",
         "split_across_packs": True, "shuffle": False, "seed": 5, "limit": "3", "max_packs": 9, "shard_size": "1MB",
         "format": "parquet", "compression": "zstd", "on_bad": "skip", "root": "r", "overwrite": True, "workers": 2,
     }  # fmt: skip
@@ -96,6 +97,7 @@ CHOICES = {
     "text_by": "`line`, `paragraph`, `file`",
     "bos": "`auto`, `yes`, `no`",
     "train_on": "`completion`, `all`, `last`",
+    "train_template_text": "`yes`, `no`",
     "overlong": "`auto`, `truncate`, `drop`, `split`, `error`",
     "strategy": "`ffd`, `greedy`",
     "format": "`npy`, `parquet`",
@@ -148,6 +150,10 @@ def test_all_faults_are_named_at_once():
     ("values", "message"),
     [
         ({"inputs": []}, "no input was given"),
+        (
+            {"train_template_text": "no", "train_on": "all"},
+            "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
+        ),
         ({"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `ffd`"),
         (
             {"split_across_packs": True, "strategy": "greedy", "overlong": "drop"},

@@ -158,14 +158,15 @@ def written_tokens(render: Render, added_tokens: Sequence[str]) -> frozenset[str
     call = {"name": "fff", "arguments": {"aaa": "bbb"}}
     as_text = {"name": "fff", "arguments": '{"aaa": "bbb"}'}
     calls = [[{"id": "iiiiiiiii", "type": "function", "function": function}] for function in (call, as_text)]
+    turns: list[dict[str, Any]] = [_ASSISTANT, {"role": "assistant"}, {"role": "assistant", "content": None}]
     probes: list[tuple[list[dict[str, Any]], list[Any] | None]] = [
         ([_USER, _ASSISTANT, _NEXT], None),
         ([_SYSTEM, _USER, _ASSISTANT, _NEXT], None),
-        ([_USER, _ASSISTANT | {"tool_calls": calls[0]}, _TOOL, _ASSISTANT], _TOOLS),
-        ([_USER, _ASSISTANT | {"tool_calls": calls[1]}, _TOOL, _ASSISTANT], None),
-        ([_USER, {"role": "assistant", "tool_calls": calls[0]}, _TOOL, _ASSISTANT], _TOOLS),
-        ([_USER, {"role": "assistant", "tool_calls": calls[1]}, _TOOL, _ASSISTANT], None),
     ]
+    for turn in turns:
+        for count in (1, 2):  # several calls may have marks that one has not
+            probes.append(([_USER, turn | {"tool_calls": calls[0] * count}, *[_TOOL] * count, _ASSISTANT], _TOOLS))
+            probes.append(([_USER, turn | {"tool_calls": calls[1] * count}, *[_TOOL] * count, _ASSISTANT], None))
     found: set[str] = set()
     for messages, tools in probes:
         for prompt in (False, True):

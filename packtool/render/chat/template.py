@@ -23,6 +23,7 @@ from typing import Any
 from jinja2 import TemplateSyntaxError
 
 from packtool.errors import RecordError, UsageError
+from packtool.render.chat.boilerplate import boilerplate
 from packtool.render.chat.calibrate import (
     UNPROTECTED_MARKS,
     Calibration,
@@ -88,6 +89,7 @@ class ChatText:
         template: maximal character ranges that the template wrote, sorted and disjoint.
         roles: (start, stop, role) of the messages' characters, header and turn end included, sorted and disjoint.
         warnings: short fixed texts.
+        boilerplate: what of the spans the template wrote of its own accord, if that was asked for, sorted and disjoint.
     """
 
     text: str
@@ -95,6 +97,7 @@ class ChatText:
     template: tuple[Span, ...]
     roles: tuple[tuple[int, int, str], ...]
     warnings: tuple[str, ...]
+    boilerplate: tuple[Span, ...] = ()
 
 
 class ChatTemplate:
@@ -126,7 +129,7 @@ class ChatTemplate:
 
         Args:
             source: the Jinja text.
-            name: what to call the template in messages.
+            name: what to call the template in messages, such as "chat template `t`".
             added_tokens: contents of the tokenizer's added tokens.
             special: `bos_token`, `eos_token`... as transformers passes them.
             arguments: more variables for the template.
@@ -141,11 +144,9 @@ class ChatTemplate:
         try:
             compiled = compile_template(source, now or datetime.now())
         except TemplateSyntaxError as error:
-            raise UsageError(
-                f"chat template `{name}` does not compile: line {error.lineno}: {error.message}"
-            ) from error
+            raise UsageError(f"{name} does not compile: line {error.lineno}: {error.message}") from error
         except Exception as error:
-            raise UsageError(f"chat template `{name}` does not compile: {_why(error)}") from error
+            raise UsageError(f"{name} does not compile: {_why(error)}") from error
         self._template, self.has_marks, self.uses_date = compiled.template, compiled.has_marks, compiled.uses_date
         self._variables = {key: constant(value) for key, value in {**special, **(arguments or {})}.items()}
         found = self._calibrate(added_tokens, turn_end)
@@ -159,7 +160,7 @@ class ChatTemplate:
     def _calibrate(self, added_tokens: Sequence[str], turn_end: str) -> Calibration:
         if turn_end and self.has_marks:
             raise UsageError(
-                f"`--turn-end` was given, and chat template `{self.name}` has `{{% generation %}}` marks, which decide",
+                f"`--turn-end` was given, and {self.name} has `{{% generation %}}` marks, which decide",
                 hint="leave it out: what the marks enclose is trained",
             )
         try:
@@ -172,7 +173,7 @@ class ChatTemplate:
             else:
                 reason = f"raises on a plain conversation of user, assistant, user: {_why(error)}"
             raise UsageError(
-                f"cannot tell what the assistant writes: chat template `{self.name}` {reason}",
+                f"cannot tell what the assistant writes: {self.name} {reason}",
                 hint=_MARK_HINT + (_END_HINT if isinstance(error, TurnEndError) else ""),
             ) from error
 
@@ -194,7 +195,13 @@ class ChatTemplate:
             },
         )
 
-    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> ChatText:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        find_boilerplate: bool = False,
+    ) -> ChatText:
         """Render one conversation with its trained spans.
 
         Raises:
@@ -225,7 +232,10 @@ class ChatTemplate:
         if any(token in trace.text[start:stop] for start, stop in trace.unknown for token in self._controls):
             warnings[UNKNOWN_CONTROL] = None
         roles = tuple((start, stop, str(messages[message].get("role"))) for start, stop, message in trace.shares())
-        return ChatText(trace.text, tuple(spans), tuple(trace.template), roles, tuple(warnings))
+        own = boilerplate(trace, spans, self.turn_end) if find_boilerplate else ()
+        if own and {start for start, _, _ in spans} <= {start for start, _ in own}:
+            warnings.pop(HEADER_TRAINED, None)
+        return ChatText(trace.text, tuple(spans), tuple(trace.template), roles, tuple(warnings), own)
 
     def _marked(self, trace: Trace, warnings: dict[str, None]) -> list[tuple[int, int, int]]:
         """The generation blocks, nested ones as one."""

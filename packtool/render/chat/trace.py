@@ -14,10 +14,11 @@ from typing import Any
 
 from jinja2 import Template
 
-from packtool.render.chat.provenance import TEMPLATE, UNKNOWN, Mark, Traced, data, written
+from packtool.render.chat.provenance import CALL, CONTENT, TEMPLATE, THOUGHT, UNKNOWN, Mark, Traced, data, written
 from packtool.render.rendered import Span
 
 __all__ = [
+    "REASONING",
     "ROLE_WORDS",
     "Trace",
     "UnprovenError",
@@ -35,7 +36,9 @@ ROLE_WORDS = frozenset(
 )
 """Roles that count as the template's words: `'<|' + role + '|>'` writes a control token for these, for no other."""
 
-_REASONING = ("reasoning_content", "thinking", "reasoning")
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Keys of a message that hold its thoughts, as transformers has them; the first that is filled counts."""
+_KINDS = {"tool_calls": CALL, "function_call": CALL, **dict.fromkeys(REASONING, THOUGHT)}
 
 
 class UnprovenError(Exception):
@@ -50,6 +53,7 @@ class Trace:
         text: what the template rendered.
         template: maximal ranges that the template wrote.
         foreign: (start, stop, message) of everything else, in order; message -1 for what is of no one message.
+        kinds: the kind of each of `foreign`.
         unknown: the ranges of `foreign` whose origin was lost.
         own: message -> the ranges of its data (not its role).
         steps: message -> the ranges that loops printed at that message, empty ones left out.
@@ -60,6 +64,7 @@ class Trace:
     text: str
     template: list[Span] = field(default_factory=list)
     foreign: list[tuple[int, int, int]] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
     unknown: list[Span] = field(default_factory=list)
     own: dict[int, list[Span]] = field(default_factory=dict)
     steps: dict[int, list[Span]] = field(default_factory=dict)
@@ -131,11 +136,13 @@ def _read(pieces: list[str]) -> Trace:
                 if origin is None or origin is UNKNOWN:
                     if length:
                         trace.foreign.append((at, stop, -1))
+                        trace.kinds.append("")
                         trace.unknown.append((at, stop))
                 else:
                     if offset >= 0 and not text.startswith(origin.text[offset : offset + length], at):
                         raise UnprovenError("text that differs from where it should have come from")
                     trace.foreign.append((at, stop, origin.message))
+                    trace.kinds.append(origin.kind)
                     if not origin.role:
                         trace.own.setdefault(origin.message, []).append((at, stop))
                 at = stop
@@ -264,46 +271,53 @@ def written_from(trace: Trace, at: int) -> str:
 
 
 def record_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as the template sees them: keys with None dropped, names for reasoning filled in."""
+    """The messages as the template sees them: keys with None dropped, names for reasoning filled in.
+
+    A content of None stays: templates test for it, and whoever renders says which spelling of no content is meant.
+    """
     return [_message(message, index) for index, message in enumerate(messages)]
 
 
 def _message(message: Mapping[str, Any], index: int) -> dict[str, Any]:
-    traced = {key: _value(value, index) for key, value in message.items() if value is not None}
+    traced = {
+        key: _value(value, index, _KINDS.get(key, CONTENT))
+        for key, value in message.items()
+        if value is not None or key == "content"
+    }
     role = traced.get("role")
     if isinstance(role, str):
-        traced["role"] = data(str.__str__(role), index, role=True, written=role in ROLE_WORDS)
-    if any(key in traced for key in _REASONING):
-        reasoning = next(traced[key] for key in _REASONING if key in traced)
+        traced["role"] = data(str.__str__(role), index, CONTENT, role=True, written=role in ROLE_WORDS)
+    if any(key in traced for key in REASONING):
+        reasoning = next(traced[key] for key in REASONING if key in traced)
         traced = {"thinking": reasoning, **traced, "reasoning_content": reasoning}
     return traced
 
 
 def record_tools(tools: Sequence[Any]) -> list[Any]:
     """The tools as the template sees them."""
-    return [_value(tool, -1) for tool in tools]
+    return [_value(tool, -1, "") for tool in tools]
 
 
-def _value(value: Any, message: int) -> Any:
-    """Plain JSON types whose strings remember the message; any other object becomes its type's name."""
-    kind = type(value)
-    if kind is str:
-        return data(value, message)
-    if value is None or kind is int or kind is float or kind is bool:
+def _value(value: Any, message: int, kind: str) -> Any:
+    """Plain JSON types whose strings remember the message and the kind; any other object becomes its type's name."""
+    type_ = type(value)
+    if type_ is str:
+        return data(value, message, kind)
+    if value is None or type_ is int or type_ is float or type_ is bool:
         return value
     if isinstance(value, Mapping):
-        return {_key(key): _value(item, message) for key, item in value.items()}
+        return {_key(key): _value(item, message, kind) for key, item in value.items()}
     if isinstance(value, list):
-        return [_value(item, message) for item in value]
+        return [_value(item, message, kind) for item in value]
     if isinstance(value, tuple):
-        return tuple(_value(item, message) for item in value)
+        return tuple(_value(item, message, kind) for item in value)
     if isinstance(value, str):
-        return data(str.__str__(value), message)
+        return data(str.__str__(value), message, kind)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value)
-    return data(f"<{kind.__name__}>", message)
+    return data(f"<{type_.__name__}>", message, kind)
 
 
 def _key(key: Any) -> Any:
