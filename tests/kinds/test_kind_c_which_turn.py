@@ -119,10 +119,10 @@ def test_a_template_whose_turns_cannot_be_told_is_refused_by_name(tmp_path):
     (tmp_path / "t.jinja").write_text(LOOP % ("<|im_start|>{{ m.role }}\n{{ m.content }}STOP\n", ""))
     with pytest.raises(UsageError) as caught:
         pack(tmp_path, [{"messages": [ASK, SAY]}], chat_template=tmp_path / "t.jinja")
-    assert "chat template `chat template of the tokenizer` ends an assistant turn without an added token" in str(
-        caught.value
-    )
+    name = f"chat template `{tmp_path / 't.jinja'}`"
+    assert f"{name} ends an assistant turn without an added token" in str(caught.value)
     assert "generation" in caught.value.hint
+    assert "--turn-end TEXT" in caught.value.hint
 
 
 def test_a_conversation_whose_answer_is_not_rendered_is_refused_with_its_line(tmp_path):
