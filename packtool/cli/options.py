@@ -1,12 +1,14 @@
 """The options that commands share, declared once: `pack` takes all of them, `show` those that shape a record."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from packtool.errors import UsageError
+from packtool.job import read_config
 
 __all__ = [
     "AllowSpecial",
@@ -43,6 +45,7 @@ __all__ = [
     "Workers",
     "read_arguments",
     "read_columns",
+    "with_config",
 ]
 
 MaxSeqLen = Annotated[int | None, typer.Option(help="Slots of a pack.")]
@@ -118,6 +121,15 @@ Root = Annotated[str | None, typer.Option(help="Folder that relative inputs are 
 Overwrite = Annotated[bool | None, typer.Option("--overwrite/--no-overwrite", help="Replace a dataset that is there.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; the cores this process may use where not given.")]
 Config = Annotated[Path | None, typer.Option(help="YAML or TOML file with the same names; flags win.")]
+
+
+def with_config(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config file and of the flags that were given (not None), which win."""
+    values = read_config(config) if config is not None else {}
+    if flags.get("inputs") and flags.get("root") is None:
+        values.pop("root", None)  # inputs named on the command line are relative to where it was typed
+    values.update({name: value for name, value in flags.items() if value is not None})
+    return values
 
 
 def read_columns(pairs: list[str] | None) -> dict[str, str] | None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from packtool.cli import options
-from packtool.cli.console import Bars, human_size, say
-from packtool.job import Summary, read_config, run, settings_from
+from packtool.cli.console import Bars, human_size, say_note
+from packtool.job import Summary, run, settings_from
 
 __all__ = ["pack"]
 
@@ -75,24 +75,18 @@ def pack(
         "format": format, "compression": compression, "on_bad": on_bad, "root": root, "overwrite": overwrite,
         "workers": workers,
     }  # fmt: skip
-    values = read_config(config) if config is not None else {}
-    if inputs and root is None:
-        values.pop("root", None)  # inputs named on the command line are relative to where it was typed
-    values.update({name: value for name, value in flags.items() if value is not None})
-    settings = settings_from(values)
+    settings = settings_from(options.with_config(config, flags))
     bars = Bars(quiet=quiet)
     try:
-        summary = run(settings, progress=bars.update, notice=(lambda text: None) if quiet else _notice, dry_run=dry_run)
+        summary = run(
+            settings, progress=bars.update, notice=(lambda text: None) if quiet else say_note, dry_run=dry_run
+        )
     finally:
         bars.close()
     if as_json:
         print(json.dumps(dataclasses.asdict(summary), sort_keys=True))
     elif not quiet:
         print(_text(summary))
-
-
-def _notice(text: str) -> None:
-    say(f"note: {text}")
 
 
 def _text(summary: Summary) -> str:

@@ -21,7 +21,7 @@ from packtool.job.tokenize import BlockTask, make_pipeline, tokenize_block
 from packtool.sources import BLOCK_BYTES, BlockSplitter, place_name
 from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
 
-__all__ = ["Progress", "Read", "tokenize_inputs"]
+__all__ = ["Progress", "Read", "no_record", "tokenize_inputs"]
 
 # progress(stage, done, total): total is 0 where it is not known; called again with done == total at the end of a stage.
 Progress = Callable[[str, int, int], None]
@@ -109,6 +109,13 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     return _collect(store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
 
 
+def no_record() -> DataError:
+    """What is wrong with inputs that were read to their end for nothing."""
+    return DataError(
+        "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
+    )
+
+
 _SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
 
 
@@ -150,9 +157,7 @@ def _collect(
         for place, (s, count) in enumerate(zip(splitters, counts, strict=True))
     )
     if not records and not rows.left_out:
-        raise DataError(
-            "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
-        )
+        raise no_record()
     return Read(
         segments=tuple(segments),
         inputs=inputs,

@@ -276,7 +276,7 @@ USAGE = {
     "not a number": (["pack", "a", "--max-seq-len", "x"], "--max-seq-len", "x", "packtool pack"),
     "no value": (["pack", "a", "--max-seq-len"], "--max-seq-len", "requires an argument", "packtool pack"),
     "unknown command": (["unpack"], "No such command", "unpack", "packtool"),
-    "missing argument": (["show"], "Missing argument", "", "packtool show"),
+    "missing argument": (["verify"], "Missing argument", "", "packtool verify"),
     "too many": (["verify", "a", "b"], "unexpected extra argument", "b", "packtool verify"),
 }
 
