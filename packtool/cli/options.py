@@ -58,7 +58,10 @@ Kind = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(help="field=column, where the records name things otherwise; commas or repeated."),
+    typer.Option(
+        help="field=column, where the records name things otherwise; commas or repeated; numbers for CSV and TSV "
+        "without a header."
+    ),
 ]
 TextBy = Annotated[str | None, typer.Option(help="What one record of a text file is: line, paragraph or file.")]
 Template = Annotated[str | None, typer.Option(help="Instruct template: a built-in name, a file, or the text itself.")]

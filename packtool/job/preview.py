@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from packtool.format import IGNORE_INDEX
 from packtool.inspect import decoded_runs
 from packtool.job.prepare import Prepared, prepare
-from packtool.job.reading import no_record
+from packtool.job.reading import make_splitters, no_record
 from packtool.job.settings import Settings, parse_limit
 from packtool.job.tokenize import Pipeline, block_records, encode, make_pipeline, render, warnings_of
 from packtool.plan import limit_lengths
-from packtool.sources import BadRecord, BlockSplitter, Record, place_name
+from packtool.sources import BadRecord, Record, place_name
 
 __all__ = ["RecordView", "preview"]
 
@@ -77,8 +77,9 @@ def preview(settings: Settings, take: int, notice: Callable[[str], None]) -> Ite
 
 def _records(prepared: Prepared) -> Iterator[tuple[str, Record | BadRecord | None]]:
     """Every record with its origin; None for those that `--limit P%` leaves out."""
-    for index, file in enumerate(prepared.inputs):
-        for block in BlockSplitter(file, index, text_by=prepared.spec.text_by):
+    for splitter in make_splitters(prepared):
+        file = splitter.file
+        for block in splitter:
             for record in block_records(prepared.spec, block):
                 place = 0 if record is None else record.place
                 yield f"{file.name}, {place_name(file.container)} {place}", record
