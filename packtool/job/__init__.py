@@ -4,11 +4,24 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from packtool.job.preview import RecordView, preview
 from packtool.job.run import Notice, Progress, run
 from packtool.job.settings import Settings, as_plain, read_config, settings_from
 from packtool.job.summary import Summary
 
-__all__ = ["Notice", "Progress", "Settings", "Summary", "as_plain", "pack", "read_config", "run", "settings_from"]
+__all__ = [
+    "Notice",
+    "Progress",
+    "RecordView",
+    "Settings",
+    "Summary",
+    "as_plain",
+    "pack",
+    "preview",
+    "read_config",
+    "run",
+    "settings_from",
+]
 
 
 def pack(

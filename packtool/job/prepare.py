@@ -234,7 +234,10 @@ def _rooted(settings: Settings) -> list[str]:
 def _first_values(inputs: tuple[InputFile, ...], settings: Settings, bad: list[str]) -> Iterator[Any]:
     """The first records of the first file that has any, for `auto` to look at."""
     for index, file in enumerate(inputs):
-        for block in BlockSplitter(file, index, text_by=settings.text_by, block_bytes=1 << 16):
+        splitter = BlockSplitter(
+            file, index, text_by=settings.text_by, columns=settings.columns.values(), block_bytes=1 << 16
+        )
+        for block in splitter:
             for record in read_block(block, text_by=settings.text_by):
                 if isinstance(record, BadRecord):
                     if not bad:

@@ -92,8 +92,12 @@ _MOST: Mapping[str, int] = {"max_seq_len": 2**26, "seed": 2**63 - 1, "pad_id": 2
 _HINTS = get_type_hints(Settings)
 
 
-def settings_from(values: Mapping[str, Any]) -> Settings:
+def settings_from(values: Mapping[str, Any], *, packs: bool = True) -> Settings:
     """Settings from named values, checked.
+
+    Args:
+        values: by name; None is not given.
+        packs: whether packs are to be made, so that their length must be known.
 
     Raises:
         UsageError: listing every name that is unknown and every value that is wrong.
@@ -117,7 +121,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             "\n  ".join(problems) if len(problems) == 1 else "\n  ".join(["these settings are wrong:", *problems])
         )
     settings = Settings(**given)
-    _check_together(settings)
+    _check_together(settings, packs=packs)
     return settings
 
 
@@ -195,11 +199,11 @@ def _arguments(name: str, value: Any) -> dict[str, Any]:
     return plain
 
 
-def _check_together(settings: Settings) -> None:
+def _check_together(settings: Settings, *, packs: bool) -> None:
     """Rules between settings."""
     if not settings.inputs:
         raise UsageError("no input was given", hint="name files, folders, globs, or `-` for standard input")
-    if settings.max_seq_len == 0:
+    if packs and settings.max_seq_len == 0:
         raise UsageError("`max_seq_len` was not given", hint="say how long a pack is, for example `--max-seq-len 4096`")
     if settings.split_across_packs and settings.strategy != "greedy":
         raise UsageError(

@@ -5,7 +5,7 @@ Batches are sized in characters, so memory does not depend on the block.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from packtool.errors import RecordError, UsageError
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
@@ -21,14 +20,26 @@ from packtool.render.chat import TOOL_USE, ChatTemplates
 from packtool.render.rendered import CODES, by_role, code_of
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
-from packtool.tokenizer import Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
+from packtool.tokenizer import EncodedBatch, Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
 
-__all__ = ["BlockTask", "Pipeline", "TokenizeSpec", "make_chat", "make_pipeline", "tokenize_block"]
+__all__ = [
+    "BlockTask",
+    "Pipeline",
+    "TokenizeSpec",
+    "block_records",
+    "encode",
+    "make_chat",
+    "make_pipeline",
+    "render",
+    "tokenize_block",
+    "warnings_of",
+]
 
 # About 0.1 s of the reference encoder: long enough to be efficient, short enough to be interrupted within it.
 _BATCH_CHARACTERS = 1 << 18
 _BATCH_RECORDS = 1024
 _MASK = 2**64 - 1
+_REPLACED = "lone surrogates became U+FFFD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,7 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
     writer = SegmentWriter(Path(task.store), task.block.file, task.block.number)
     try:
         rows = _Rows(writer, pipeline)
-        for record in _records(task):
+        for record in block_records(task.spec, task.block):
             if record is None:
                 rows.left_out += 1
                 continue
@@ -182,9 +193,8 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
         raise
 
 
-def _records(task: BlockTask) -> Iterator[Record | BadRecord | None]:
+def block_records(spec: TokenizeSpec, block: Block) -> Iterator[Record | BadRecord | None]:
     """The block's records; None for those that the share leaves out."""
-    spec, block = task.spec, task.block
     if spec.share >= 1.0:
         return read_block(block, text_by=spec.text_by)
     start = _mixed(spec.seed) ^ 3 * _mixed(block.file) ^ 5 * _mixed(block.number)
@@ -198,6 +208,37 @@ def _mixed(value: int) -> int:
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
+
+
+def render(pipeline: Pipeline, record: Record | BadRecord) -> Rendered | Tokenized | BadRecord | None:
+    """What a record comes to: what is to be encoded, why it is bad, or None where it is empty."""
+    if isinstance(record, BadRecord):
+        return record
+    try:
+        return pipeline.render(record.value)
+    except EmptyRecordError:
+        return None
+    except RecordError as error:
+        return BadRecord(record.place, record.offset, error.message, error.hint)
+
+
+def warnings_of(record: Record | BadRecord, rendered: Rendered | Tokenized | BadRecord | None) -> tuple[str, ...]:
+    """What is to be said of a record and of what came of it."""
+    said = rendered.warnings if isinstance(rendered, Rendered) else ()
+    return (_REPLACED, *said) if isinstance(record, Record) and record.replaced else said
+
+
+def encode(pipeline: Pipeline, batch: Sequence[Rendered | Tokenized]) -> EncodedBatch:
+    """The batch as flat arrays, in which a sample of no tokens has the length 0."""
+    texts = [item for item in batch if isinstance(item, Rendered)]
+    if texts and pipeline.tokenizer is not None:
+        return pipeline.tokenizer.encode(texts)
+    samples = [item for item in batch if isinstance(item, Tokenized)]
+    lengths = np.array([len(sample.ids) for sample in samples], np.int64)
+    ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
+    trained = np.concatenate([sample.trained for sample in samples])
+    trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
+    return EncodedBatch(ids, lengths, trained + np.uint8(code_of("ids", trained=False)))
 
 
 class _Rows:
@@ -221,27 +262,19 @@ class _Rows:
         self.places.append(record.place)
         self.offsets.append(record.offset)
         self.outcomes.append(SAMPLE)
-        if isinstance(record, BadRecord):
-            self._refuse(row, record.place, record.message, record.hint)
-            return
-        if record.replaced:
-            self._warn("lone surrogates became U+FFFD", record.place)
-        try:
-            rendered = self._pipeline.render(record.value)
-        except EmptyRecordError:
+        rendered = render(self._pipeline, record)
+        for warning in warnings_of(record, rendered):
+            self._warn(warning, record.place)
+        if rendered is None:
             self.outcomes[row] = EMPTY
             return
-        except RecordError as error:
-            self._refuse(row, record.place, error.message, error.hint)
+        if isinstance(rendered, BadRecord):
+            self.outcomes[row] = BAD
+            self.bad.append((row, rendered.place, rendered.message, rendered.hint))
             return
         self._batch.append(rendered)
         self._rows.append(row)
-        if isinstance(rendered, Rendered):
-            self._characters += len(rendered.text)
-            for warning in rendered.warnings:
-                self._warn(warning, record.place)
-        else:
-            self._characters += 4 * len(rendered.ids)
+        self._characters += len(rendered.text) if isinstance(rendered, Rendered) else 4 * len(rendered.ids)
         if self._characters >= _BATCH_CHARACTERS or len(self._batch) >= _BATCH_RECORDS:
             self.flush()
 
@@ -249,29 +282,13 @@ class _Rows:
         count, first = self.warnings.get(text, (0, place))
         self.warnings[text] = (count + 1, first)
 
-    def _refuse(self, row: int, place: int, message: str, hint: str) -> None:
-        self.outcomes[row] = BAD
-        self.bad.append((row, place, message, hint))
-
     def flush(self) -> None:
         """Encode what waits and append it to the segment."""
         if not self._batch:
             return
-        ids, lengths, codes = self._encoded()
-        for place in np.flatnonzero(lengths == 0).tolist():
+        encoded = encode(self._pipeline, self._batch)
+        for place in np.flatnonzero(encoded.lengths == 0).tolist():
             self.outcomes[self._rows[place]] = EMPTY
-        self._writer.append(ids, lengths[lengths > 0], (codes & 1).view(np.bool_))
-        self.codes += np.bincount(codes, minlength=CODES)
+        self._writer.append(encoded.ids, encoded.lengths[encoded.lengths > 0], encoded.trained)
+        self.codes += np.bincount(encoded.codes, minlength=CODES)
         self._batch, self._rows, self._characters = [], [], 0
-
-    def _encoded(self) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint8]]:
-        texts = [item for item in self._batch if isinstance(item, Rendered)]
-        if texts and self._pipeline.tokenizer is not None:
-            batch = self._pipeline.tokenizer.encode(texts)
-            return batch.ids, batch.lengths, batch.codes
-        samples = [item for item in self._batch if isinstance(item, Tokenized)]
-        lengths = np.array([len(sample.ids) for sample in samples], np.int64)
-        ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
-        trained = np.concatenate([sample.trained for sample in samples])
-        trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
-        return ids, lengths, trained + np.uint8(code_of("ids", trained=False))

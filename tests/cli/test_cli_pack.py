@@ -276,7 +276,7 @@ USAGE = {
     "not a number": (["pack", "a", "--max-seq-len", "x"], "--max-seq-len", "x", "packtool pack"),
     "no value": (["pack", "a", "--max-seq-len"], "--max-seq-len", "requires an argument", "packtool pack"),
     "unknown command": (["unpack"], "No such command", "unpack", "packtool"),
-    "missing argument": (["show"], "Missing argument", "", "packtool show"),
+    "missing argument": (["verify"], "Missing argument", "", "packtool verify"),
     "too many": (["verify", "a", "b"], "unexpected extra argument", "b", "packtool verify"),
 }
 
@@ -358,12 +358,12 @@ def test_interrupted_and_terminated_in_process(run, tmp_path, monkeypatch):
 
 
 def test_template_arguments_are_json_or_text():
-    from packtool.cli.pack import _arguments
+    from packtool.cli.options import read_arguments
 
-    assert _arguments(None) is None
-    assert _arguments(["a=false", "b=1", "c=no", 'd={"x": [1]}', "e=", 'f="2"', "g=x=y"]) == {
+    assert read_arguments(None) is None
+    assert read_arguments(["a=false", "b=1", "c=no", 'd={"x": [1]}', "e=", 'f="2"', "g=x=y"]) == {
         "a": False, "b": 1, "c": "no", "d": {"x": [1]}, "e": "", "f": "2", "g": "x=y",
     }  # fmt: skip
     for wrong in ("a", "=1"):
         with pytest.raises(UsageError, match=f"^`--template-arg {wrong}`: expected name=value$"):
-            _arguments([wrong])
+            read_arguments([wrong])
