@@ -38,6 +38,7 @@ class SegmentInfo:
         file, block: which block it was made from.
         records, samples, tokens, trained: counts.
         largest: the largest token id, -1 where there is no token.
+        roles: role -> (tokens, trained tokens).
         left_out: records that `--limit P%` did not draw; they have no row.
         bad: (row, place, message, hint) of the records that are wrong; only the first under `--on-bad error`.
         warnings: text -> (how often, place of the first).
@@ -51,6 +52,7 @@ class SegmentInfo:
     tokens: int
     trained: int
     largest: int
+    roles: Mapping[str, tuple[int, int]]
     left_out: int
     bad: tuple[tuple[int, int, str, str], ...]
     warnings: Mapping[str, tuple[int, int]]
@@ -89,6 +91,7 @@ class SegmentWriter:
         offsets: Sequence[int],
         outcomes: Sequence[int],
         *,
+        roles: Mapping[str, tuple[int, int]],
         left_out: int,
         bad: Sequence[tuple[int, int, str, str]],
         warnings: Mapping[str, tuple[int, int]],
@@ -113,6 +116,7 @@ class SegmentWriter:
             tokens=int(lengths.sum()),
             trained=self._trained_count,
             largest=self._largest,
+            roles=dict(roles),
             left_out=left_out,
             bad=tuple(bad),
             warnings=dict(warnings),

@@ -71,6 +71,18 @@ def test_the_guide_runs_from_start_to_end(example):
     assert len(losses) == 3
 
 
+def test_the_guide_shows_a_record_as_show_does(tmp_path):
+    ((command, shown),) = re.findall(
+        r"^```sh\n(echo [^\n]* packtool show - [^\n]*)\n```\n\n```text\n(.*?)^```$",
+        (ROOT / "docs/guide.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    command = command.replace(" packtool ", f" {sys.executable} -m packtool ")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, shown), done.stderr
+
+
 def test_readme_s_first_command_says_what_the_project_needs():
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = [line for line in readme.splitlines() if line.startswith("python3 -m venv ")]

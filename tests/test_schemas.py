@@ -28,6 +28,7 @@ from packtool.format.rules import TOKENIZER_KINDS
 from packtool.inspect import Report
 from packtool.job import Summary
 from packtool.render import KINDS
+from packtool.render.rendered import ROLES
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 SCHEMAS = {path.name.removesuffix(".schema.json"): json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
@@ -91,6 +92,7 @@ def test_words_are_the_codes_words():
     assert set(summary["outcomes"]["properties"]) == set(OUTCOMES)
     assert set(summary["lost"]["properties"]) == set(REASONS) - {""}
     assert summary["kind"]["enum"] == list(KINDS)
+    assert list(summary["roles"]["properties"]) == list(ROLES)
 
 
 # --------------------------------------------------------------------------------------------------------- real outputs

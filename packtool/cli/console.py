@@ -6,12 +6,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["Bars", "human_size", "paint", "say", "say_error"]
+__all__ = ["Bars", "human_size", "paint", "say", "say_error", "say_note"]
 
 
 def say(text: str) -> None:
     """One line of conversation."""
     print(text, file=sys.stderr)
+
+
+def say_note(text: str) -> None:
+    """Something that is good to know."""
+    say(f"note: {text}")
 
 
 def say_error(message: str, hint: str) -> None:

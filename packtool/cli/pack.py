@@ -2,14 +2,14 @@
 
 import dataclasses
 import json
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from packtool.cli.console import Bars, human_size, say
-from packtool.errors import UsageError
-from packtool.job import Summary, read_config, run, settings_from
+from packtool.cli import options
+from packtool.cli.console import Bars, human_size, say_note
+from packtool.job import Summary, run, settings_from
 
 __all__ = ["pack"]
 
@@ -18,85 +18,40 @@ def pack(
     inputs: Annotated[
         list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or - for standard input.")
     ] = None,
-    max_seq_len: Annotated[int | None, typer.Option(help="Slots of a pack.")] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", "-o", help="Folder of the dataset; <first input's name>.packed where not given."),
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="What the records are: auto, text, completion, instruct, chat or tokens.")
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(help="field=column, where the records name things otherwise; commas or repeated."),
-    ] = None,
-    text_by: Annotated[
-        str | None, typer.Option(help="What one record of a text file is: line, paragraph or file.")
-    ] = None,
-    template: Annotated[
-        str | None, typer.Option(help="Instruct template: a built-in name, a file, or the text itself.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="A folder, a tokenizer.json, a SentencePiece .model, a hub name, or bytes.")
-    ] = None,
-    chat_template: Annotated[
-        str | None, typer.Option(help="Chat template: a Jinja file, a built-in name, or a name of the tokenizer's own.")
-    ] = None,
-    template_args: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--template-arg",
-            "--template-args",
-            help="name=value for the chat template, as JSON or text; repeated.",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
-    eos: Annotated[str | None, typer.Option(help="Token that ends a sample, instead of the tokenizer's own.")] = None,
-    bos: Annotated[
-        str | None, typer.Option(help="BOS in front of a sample: auto (as the tokenizer does), yes or no.")
-    ] = None,
-    pad_id: Annotated[int | None, typer.Option(help="Id of padding slots.")] = None,
-    allow_special: Annotated[
-        bool | None,
-        typer.Option("--allow-special/--no-allow-special", help="Recognise control tokens in the records' own text."),
-    ] = None,
-    train_on: Annotated[
-        str | None, typer.Option(help="completion, all for every token, or last for a chat's last assistant turn.")
-    ] = None,
-    overlong: Annotated[
-        str | None,
-        typer.Option(help="Samples longer than a pack: truncate, drop, split, error; auto splits plain text only."),
-    ] = None,
-    strategy: Annotated[str | None, typer.Option(help="How packs are filled: ffd or greedy.")] = None,
-    split_across_packs: Annotated[
-        bool | None,
-        typer.Option(
-            "--split-across-packs/--no-split-across-packs", help="With greedy: fill every pack, go on in the next."
-        ),
-    ] = None,
-    shuffle: Annotated[bool | None, typer.Option(help="Shuffle the finished packs (never with greedy).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
-    limit: Annotated[str | None, typer.Option(help="The first N records, or a share such as 5%.")] = None,
-    max_packs: Annotated[int | None, typer.Option(help="Keep this many packs, and list the rest as left out.")] = None,
-    shard_size: Annotated[str | None, typer.Option(help="Size of a shard, such as 512MB or 1GiB.")] = None,
-    format: Annotated[str | None, typer.Option(help="Files of the shards: npy or parquet.")] = None,
-    compression: Annotated[str | None, typer.Option(help="none or zstd (Parquet only).")] = None,
-    on_bad: Annotated[str | None, typer.Option(help="A bad record: error, or skip to count and list it.")] = None,
-    max_lost: Annotated[
-        str | None,
-        typer.Option(help="Fail where more than this share of the tokens or of the records is lost, such as 1%."),
-    ] = None,
-    strict: Annotated[
-        bool | None, typer.Option("--strict/--no-strict", help="Fail where there is any warning.")
-    ] = None,
-    root: Annotated[str | None, typer.Option(help="Folder that relative inputs are in.")] = None,
-    overwrite: Annotated[
-        bool | None, typer.Option("--overwrite/--no-overwrite", help="Replace a dataset that is there.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; the cores this process may use where not given.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML or TOML file with the same names; flags win.")] = None,
+    max_seq_len: options.MaxSeqLen = None,
+    out: options.Out = None,
+    kind: options.Kind = None,
+    columns: options.Columns = None,
+    text_by: options.TextBy = None,
+    template: options.Template = None,
+    tokenizer: options.Tokenizer = None,
+    chat_template: options.ChatTemplate = None,
+    template_args: options.TemplateArgs = None,
+    turn_end: options.TurnEnd = None,
+    date: options.Date = None,
+    eos: options.Eos = None,
+    bos: options.Bos = None,
+    pad_id: options.PadId = None,
+    allow_special: options.AllowSpecial = None,
+    train_on: options.TrainOn = None,
+    train_template_text: options.TrainTemplateText = None,
+    overlong: options.Overlong = None,
+    strategy: options.Strategy = None,
+    split_across_packs: options.SplitAcrossPacks = None,
+    shuffle: options.Shuffle = None,
+    seed: options.Seed = None,
+    limit: options.Limit = None,
+    max_packs: options.MaxPacks = None,
+    shard_size: options.ShardSize = None,
+    format: options.Format = None,
+    compression: options.Compression = None,
+    on_bad: options.OnBad = None,
+    max_lost: options.MaxLost = None,
+    strict: options.Strict = None,
+    root: options.Root = None,
+    overwrite: options.Overwrite = None,
+    workers: options.Workers = None,
+    config: options.Config = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, tokenize and plan, but write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notices or summary.")] = False,
@@ -112,67 +67,28 @@ def pack(
     """  # noqa: D301 - click keeps the lines below a backspace as they are
     flags: dict[str, Any] = {
         "inputs": inputs or None, "max_seq_len": max_seq_len, "out": out, "kind": kind,
-        "columns": _columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,
-        "chat_template": chat_template, "template_args": _arguments(template_args), "eos": eos, "bos": bos,
-        "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
+        "columns": options.read_columns(columns), "text_by": text_by, "template": template, "tokenizer": tokenizer,
+        "chat_template": chat_template, "template_args": options.read_arguments(template_args),
+        "turn_end": turn_end, "date": date, "eos": eos, "bos": bos,
+        "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
+        "train_template_text": train_template_text, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
         "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
         "format": format, "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict,
         "root": root, "overwrite": overwrite, "workers": workers,
     }  # fmt: skip
-    values = read_config(config) if config is not None else {}
-    if inputs and root is None:
-        values.pop("root", None)  # inputs named on the command line are relative to where it was typed
-    values.update({name: value for name, value in flags.items() if value is not None})
-    settings = settings_from(values)
+    settings = settings_from(options.with_config(config, flags))
     bars = Bars(quiet=quiet)
     try:
-        summary = run(settings, progress=bars.update, notice=(lambda text: None) if quiet else _notice, dry_run=dry_run)
+        summary = run(
+            settings, progress=bars.update, notice=(lambda text: None) if quiet else say_note, dry_run=dry_run
+        )
     finally:
         bars.close()
     if as_json:
         print(json.dumps(dataclasses.asdict(summary), sort_keys=True))
     elif not quiet:
         print(_text(summary))
-
-
-def _notice(text: str) -> None:
-    say(f"note: {text}")
-
-
-def _columns(pairs: list[str] | None) -> dict[str, str] | None:
-    """`a=b,c=d` and repeated flags as a mapping."""
-    if not pairs:
-        return None
-    columns = {}
-    for pair in ",".join(pairs).split(","):
-        field, equals, column = pair.partition("=")
-        if not equals or not field.strip() or not column.strip():
-            raise UsageError(
-                f"`--columns {pair}`: expected field=column",
-                hint="for example `--columns prompt=question,completion=answer`",
-            )
-        columns[field.strip()] = column.strip()
-    return columns
-
-
-def _arguments(pairs: list[str] | None) -> dict[str, Any] | None:
-    """`name=value` flags as a mapping; what is no JSON is text."""
-    if not pairs:
-        return None
-    arguments: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(
-                f"`--template-arg {pair}`: expected name=value",
-                hint="for example `--template-arg enable_thinking=false`",
-            )
-        try:
-            arguments[name.strip()] = json.loads(value)
-        except ValueError:
-            arguments[name.strip()] = value
-    return arguments
 
 
 def _text(summary: Summary) -> str:
@@ -190,6 +106,7 @@ def _text(summary: Summary) -> str:
             f"  trained    {summary.trained_share:.2%} of the tokens; "
             f"{low:,} / {middle:,} / {high:,} targets a pack (min / median / max)"
         )
+    lines.append(f"  by role    {_by_role(summary.roles)}")
     low_n, middle_n, mean_n, high_n = summary.samples_per_pack
     lines.append(f"  a pack     {low_n:,} / {middle_n:,.0f} / {high_n:,} samples (min / median / max)")
     lines += _advice(mean_n)
@@ -216,6 +133,15 @@ def _text(summary: Summary) -> str:
     else:
         lines.append("  dry run: nothing was written")
     return "\n".join(lines)
+
+
+def _by_role(roles: Mapping[str, Sequence[int]]) -> str:
+    """Tokens of each role and how many of them are trained, the largest first."""
+    parts: list[str] = []
+    for role, (tokens, trained) in sorted(roles.items(), key=lambda item: -item[1][0]):
+        share = f"{trained / tokens:.2%}" if trained else "0%"
+        parts.append(f"{role} {tokens:,}, {share}" if parts else f"{role} {tokens:,} tokens, {share} trained")
+    return "; ".join(parts)
 
 
 _REASONS = {

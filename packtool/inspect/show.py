@@ -1,17 +1,20 @@
 """One pack, piece by piece, decoded with the tokenizer that the dataset carries."""
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from packtool.errors import FormatError, UsageError
 from packtool.format import IGNORE_INDEX
 from packtool.read import open_dataset, read_ledger
-from packtool.tokenizer import find_tokenizer, make_engine
+from packtool.tokenizer import Engine, find_tokenizer, make_engine
 
-__all__ = ["PieceView", "view_pack"]
+__all__ = ["PieceView", "decoded_runs", "view_pack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class PieceView:
         origin: file and place of the record.
         start: its first slot; length: its tokens; trained: those with a label.
         sample_start: the first token of the sample that lies here; above 0 where the sample was cut.
-        parts: (trained, text) runs, in order; text is a list of ids where the dataset carries no tokenizer.
+        parts: see decoded_runs.
     """
 
     piece: int
@@ -63,15 +66,7 @@ def view_pack(path: str | PathLike[str], pack: int) -> tuple[list[PieceView], in
     for piece, length in enumerate(row.seq_lens.tolist()):
         tokens = row.tokens[start : start + length]
         flags = row.labels[start : start + length] != IGNORE_INDEX
-        cuts = np.flatnonzero(np.diff(flags)) + 1
-        runs = zip([0, *cuts.tolist()], [*cuts.tolist(), length], strict=True)
-        parts = tuple(
-            (
-                bool(flags[a]),
-                engine.decode(tokens[a:b].tolist()) if engine else " ".join(map(str, tokens[a:b].tolist())),
-            )
-            for a, b in runs
-        )
+        parts = decoded_runs(tokens, flags, engine)
         entry = int(row_of_place[places[piece]])
         origin = f"{data.manifest.inputs[int(ledger.file[entry])].name}:{int(ledger.place[entry])}"
         views.append(
@@ -82,3 +77,33 @@ def view_pack(path: str | PathLike[str], pack: int) -> tuple[list[PieceView], in
         )  # fmt: skip
         start += length
     return views, data.manifest.max_seq_len - start
+
+
+def decoded_runs(ids: NDArray[Any], trained: NDArray[np.bool_], engine: Engine | None) -> tuple[tuple[bool, str], ...]:
+    """Tokens as (trained, text), one for each run of equal flags, in order.
+
+    The runs are cut out of the text of all ids: decoded by itself, a run could lose the space in front, or its half of
+    a character that its ids share with the next run's. Such a character stands in the later run.
+
+    Args:
+        ids: [tokens] at least one.
+        trained: [tokens].
+        engine: decodes; without one the text is the ids themselves.
+    """
+
+    def text_of(some: list[int]) -> str:
+        return " ".join(map(str, some)) if engine is None else engine.decode(some)
+
+    def place(cut: int) -> int:
+        """Where the text of the tokens from `cut` on begins."""
+        before = text_of(values[:cut])
+        while not whole.startswith(before):  # it ends in a part of a character
+            before = before[:-1]
+        return len(before)
+
+    values = ids.tolist()
+    whole = text_of(values)
+    cuts = (np.flatnonzero(np.diff(trained)) + 1).tolist()
+    places = [0, *accumulate(map(place, cuts), max), len(whole)]
+    flags = trained[[0, *cuts]].tolist()
+    return tuple((flag, whole[a:b]) for flag, (a, b) in zip(flags, pairwise(places), strict=True))

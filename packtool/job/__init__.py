@@ -4,11 +4,24 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from packtool.job.preview import RecordView, preview
 from packtool.job.run import Notice, Progress, run
 from packtool.job.settings import Settings, as_plain, read_config, settings_from
 from packtool.job.summary import Summary
 
-__all__ = ["Notice", "Progress", "Settings", "Summary", "as_plain", "pack", "read_config", "run", "settings_from"]
+__all__ = [
+    "Notice",
+    "Progress",
+    "RecordView",
+    "Settings",
+    "Summary",
+    "as_plain",
+    "pack",
+    "preview",
+    "read_config",
+    "run",
+    "settings_from",
+]
 
 
 def pack(
@@ -23,11 +36,14 @@ def pack(
     tokenizer: str | PathLike[str] = "",
     chat_template: str | PathLike[str] = "",
     template_args: Mapping[str, Any] | None = None,
+    turn_end: str = "",
+    date: str = "",
     eos: str = "",
     bos: str = "auto",
     pad_id: int | None = None,
     allow_special: bool = False,
     train_on: str = "completion",
+    train_template_text: str = "yes",
     overlong: str = "auto",
     strategy: str = "ffd",
     split_across_packs: bool = False,
@@ -61,11 +77,14 @@ def pack(
         tokenizer: a folder, a tokenizer.json, a SentencePiece .model, a hub name, or `bytes`.
         chat_template: a Jinja file, a built-in name, or the name of one of the tokenizer's own, instead of its default.
         template_args: variables for the chat template, such as `{"enable_thinking": False}`.
+        turn_end: text that ends an assistant turn, where the chat template writes no added token there.
+        date: what chat templates that ask for the date are told, as ISO 8601 writes it; today where not given.
         eos: the token that ends a sample, instead of the tokenizer's own.
         bos: `auto`, `yes` or `no`.
         pad_id: id of padding slots.
         allow_special: recognise control tokens in the records' text.
         train_on: `completion`, `all` (every token but each piece's first), or `last` (a chat's last assistant turn).
+        train_template_text: `no` leaves untrained what a chat template adds to assistant turns of its own accord.
         overlong: `truncate`, `drop`, `split` or `error`; `auto` splits plain text and truncates the rest.
         strategy: how packs are filled: `ffd` or `greedy`.
         split_across_packs: with `greedy`, fill every pack and go on in the next.
@@ -97,8 +116,9 @@ def pack(
         "inputs": [fspath(path) for path in inputs],
         "max_seq_len": max_seq_len, "out": fspath(out), "kind": kind, "columns": columns or {}, "text_by": text_by,
         "template": template, "tokenizer": fspath(tokenizer), "chat_template": fspath(chat_template),
-        "template_args": template_args or {}, "eos": eos,
-        "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on, "overlong": overlong,
+        "template_args": template_args or {}, "turn_end": turn_end, "date": date, "eos": eos,
+        "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
+        "train_template_text": train_template_text, "overlong": overlong,
         "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,
         "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict, "root": fspath(root),

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ class Prepared:
         plain["kind"] = self.spec.kind
         plain["columns"] = dict(self.spec.columns)
         plain["template"] = self.spec.template
+        plain["date"] = self.spec.date
         plain["overlong"] = self.overlong
         plain["shard_size"] = str(parse_size(self.settings.shard_size))
         if not plain["template_args"]:
@@ -104,7 +106,11 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
             f"the tokenizer has the chat templates {', '.join(sorted(source.named_templates))} and no default",
             hint=f"choose one: `--chat-template {min(source.named_templates)}`",
         )
-    chat = make_chat(source, arguments=settings.template_args) if choice.messages else None
+    today = settings.date or date.today().isoformat()
+    chat = None
+    if choice.messages:
+        given = {"name": f"chat template `{settings.chat_template}`"} if settings.chat_template else {}
+        chat = make_chat(source, arguments=settings.template_args, turn_end=settings.turn_end, date=today, **given)
     if choice.messages and chat is None:
         raise UsageError(
             "the tokenizer has no chat template, and these are conversations",
@@ -127,6 +133,8 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         text_by=settings.text_by,
         template=template,
         template_args=json.dumps(settings.template_args, sort_keys=True),
+        turn_end=settings.turn_end,
+        date=today if chat is not None and chat.uses_date else "",
         tokenizer="" if source is None else str(folder),
         protected=tuple(sorted(protected)),
         eos=settings.eos,
@@ -134,6 +142,7 @@ def prepare(settings: Settings, scratch: Path, notice: Callable[[str], None]) ->
         pad_id=settings.pad_id,
         allow_special=settings.allow_special,
         train_on=settings.train_on,
+        train_template_text=settings.train_template_text,
         share=share,
         seed=settings.seed,
         on_bad=settings.on_bad,
@@ -178,7 +187,13 @@ def _check_fields(settings: Settings, template: str) -> None:
 
 def _check_chat_only(settings: Settings, kind: str, *, messages: bool) -> None:
     """Settings that only a chat template knows what to do with."""
-    given = {"--template-arg": bool(settings.template_args), "--train-on last": settings.train_on == "last"}
+    given = {
+        "--template-arg": bool(settings.template_args),
+        "--turn-end": bool(settings.turn_end),
+        "--date": bool(settings.date),
+        "--train-on last": settings.train_on == "last",
+        "--train-template-text no": settings.train_template_text == "no",
+    }
     wrong = [flag for flag, on in given.items() if on and not messages]
     if wrong:
         raise UsageError(
@@ -225,7 +240,10 @@ def _rooted(settings: Settings) -> list[str]:
 def _first_values(inputs: tuple[InputFile, ...], settings: Settings, bad: list[str]) -> Iterator[Any]:
     """The first records of the first file that has any, for `auto` to look at."""
     for index, file in enumerate(inputs):
-        for block in BlockSplitter(file, index, text_by=settings.text_by, block_bytes=1 << 16):
+        splitter = BlockSplitter(
+            file, index, text_by=settings.text_by, columns=settings.columns.values(), block_bytes=1 << 16
+        )
+        for block in splitter:
             for record in read_block(block, text_by=settings.text_by):
                 if isinstance(record, BadRecord):
                     if not bad:

@@ -23,7 +23,7 @@ from packtool.render.lint import DUPLICATE
 from packtool.sources import BLOCK_BYTES, BlockSplitter, place_name
 from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
 
-__all__ = ["Progress", "Read", "tokenize_inputs"]
+__all__ = ["Progress", "Read", "make_splitters", "no_record", "tokenize_inputs"]
 
 # progress(stage, done, total): total is 0 where it is not known; called again with done == total at the end of a stage.
 Progress = Callable[[str, int, int], None]
@@ -41,6 +41,15 @@ class Read:
     stopped: bool
     warnings: dict[str, tuple[int, str]]
 
+    def roles(self) -> dict[str, list[int]]:
+        """Role -> [tokens, trained tokens]."""
+        sums: dict[str, list[int]] = {}
+        for info in self.segments:
+            for role, (tokens, trained) in info.roles.items():
+                before = sums.get(role, [0, 0])
+                sums[role] = [before[0] + tokens, before[1] + trained]
+        return sums
+
 
 def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: Progress) -> Read:
     """Run the stage and gather the store's rows.
@@ -51,9 +60,7 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     limit, _ = parse_limit(prepared.settings.limit)
     store = scratch / "store"
     store.mkdir()
-    splitters = [
-        BlockSplitter(file, index, text_by=prepared.spec.text_by) for index, file in enumerate(prepared.inputs)
-    ]
+    splitters = make_splitters(prepared)
     total = sum(file.size for file in prepared.inputs)
     state = {"records": 0, "stop": False}
     marks: list[int] = []  # bytes read when each block was cut, for the progress
@@ -102,6 +109,19 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
     return _collect(store, segments, keep, splitters, warnings, stopped=bool(state["stop"]))
 
 
+def make_splitters(prepared: Prepared) -> list[BlockSplitter]:
+    """What cuts each input into blocks."""
+    text_by, columns = prepared.spec.text_by, prepared.settings.columns.values()
+    return [BlockSplitter(file, index, text_by=text_by, columns=columns) for index, file in enumerate(prepared.inputs)]
+
+
+def no_record() -> DataError:
+    """What is wrong with inputs that were read to their end for nothing."""
+    return DataError(
+        "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
+    )
+
+
 _SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
 
 
@@ -143,9 +163,7 @@ def _collect(
         for place, (s, count) in enumerate(zip(splitters, counts, strict=True))
     )
     if not records and not rows.left_out:
-        raise DataError(
-            "the inputs hold no record at all", hint="every file was read to its end; are they the right ones?"
-        )
+        raise no_record()
     count, sample = repeats(read_segment_arrays(store, names, "digests")[:samples])
     if count:
         row = int(np.flatnonzero(outcome == SAMPLE)[sample])

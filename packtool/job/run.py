@@ -66,14 +66,15 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
             if settings.max_lost:
                 check_lost(parse_max_lost(settings.max_lost), prepared.inputs, read.rows, items)
         if dry_run:
-            return summarize(prepared, layout, ledger, warnings=warnings, seconds=seconds)
+            return summarize(prepared, layout, ledger, roles=read.roles(), warnings=warnings, seconds=seconds)
         with _timed(seconds, "write"):
             done = _write(prepared, read, layout, scratch, workers, progress)
         manifest = finish(prepared, read, layout, ledger, done, scratch / "dataset", seconds)
         publish(scratch / "dataset", out, overwrite=settings.overwrite)
         return summarize(
             prepared, layout, ledger,
-            warnings=warnings, seconds=seconds, manifest=manifest, done=done, out=out, size=tree_size(out),
+            roles=read.roles(), warnings=warnings, seconds=seconds, manifest=manifest, done=done, out=out,
+            size=tree_size(out),
         )  # fmt: skip
 
 

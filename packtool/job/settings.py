@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -30,6 +31,7 @@ from packtool.sources import TEXT_BY
 __all__ = ["Settings", "as_plain", "parse_limit", "parse_max_lost", "parse_size", "read_config", "settings_from"]
 
 BOS = ("auto", "yes", "no")
+TEMPLATE_TEXT = ("yes", "no")
 ON_BAD = ("error", "skip")
 
 
@@ -50,11 +52,14 @@ class Settings:
     tokenizer: str = ""
     chat_template: str = ""
     template_args: Mapping[str, Any] = field(default_factory=dict)
+    turn_end: str = ""
+    date: str = ""
     eos: str = ""
     bos: str = "auto"
     pad_id: int | None = None
     allow_special: bool = False
     train_on: str = "completion"
+    train_template_text: str = "yes"
     overlong: str = "auto"
     strategy: str = "ffd"
     split_across_packs: bool = False
@@ -78,6 +83,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "text_by": TEXT_BY,
     "bos": BOS,
     "train_on": TRAIN_ON,
+    "train_template_text": TEMPLATE_TEXT,
     "overlong": ("auto", *OVERLONG),
     "strategy": tuple(STRATEGIES),
     "format": STORAGES,
@@ -89,8 +95,12 @@ _MOST: Mapping[str, int] = {"max_seq_len": 2**26, "seed": 2**63 - 1, "pad_id": 2
 _HINTS = get_type_hints(Settings)
 
 
-def settings_from(values: Mapping[str, Any]) -> Settings:
+def settings_from(values: Mapping[str, Any], *, packs: bool = True) -> Settings:
     """Settings from named values, checked.
+
+    Args:
+        values: by name; None is not given.
+        packs: whether packs are to be made, so that their length must be known.
 
     Raises:
         UsageError: listing every name that is unknown and every value that is wrong.
@@ -114,7 +124,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             "\n  ".join(problems) if len(problems) == 1 else "\n  ".join(["these settings are wrong:", *problems])
         )
     settings = Settings(**given)
-    _check_together(settings)
+    _check_together(settings, packs=packs)
     return settings
 
 
@@ -148,6 +158,8 @@ def _typed(name: str, value: Any) -> Any:
         value = "yes" if value else "no"  # YAML reads a bare yes or no as a boolean
     if isinstance(value, bool | Mapping | list):
         raise ValueError(f"`{name}`: expected text, got {value!r}")
+    if name == "date":
+        return _moment(name, value)
     text = _plain_text(name, str(value))
     if name in _CHOICES and text not in _CHOICES[name]:
         raise ValueError(f"`{name}`: expected one of {', '.join(f'`{c}`' for c in _CHOICES[name])}, got `{text}`")
@@ -156,8 +168,20 @@ def _typed(name: str, value: Any) -> Any:
 
 def _plain_text(name: str, text: str) -> str:
     """Text without NUL; only a path may hold bytes that are no UTF-8, in the form that Python gives them."""
-    if "\0" in text or (name in ("eos", "template") and any("\ud800" <= c <= "\udfff" for c in text)):
+    if "\0" in text or (name in ("eos", "template", "turn_end") and any("\ud800" <= c <= "\udfff" for c in text)):
         raise ValueError(f"`{name}`: expected UTF-8 text without NUL, got {text!r}")
+    return text
+
+
+def _moment(name: str, value: Any) -> str:
+    """A day, or a moment of one, in ISO 8601; YAML and TOML read a bare one as a date."""
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    try:
+        if text and not re.fullmatch(r"[0-9-]{10}(T[0-9:]{8})?", text):
+            raise ValueError
+        datetime.fromisoformat(text or "2000-01-01")
+    except ValueError:
+        raise ValueError(f"`{name}`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS, got `{text}`") from None
     return text
 
 
@@ -178,11 +202,11 @@ def _arguments(name: str, value: Any) -> dict[str, Any]:
     return plain
 
 
-def _check_together(settings: Settings) -> None:
+def _check_together(settings: Settings, *, packs: bool) -> None:
     """Rules between settings."""
     if not settings.inputs:
         raise UsageError("no input was given", hint="name files, folders, globs, or `-` for standard input")
-    if settings.max_seq_len == 0:
+    if packs and settings.max_seq_len == 0:
         raise UsageError("`max_seq_len` was not given", hint="say how long a pack is, for example `--max-seq-len 4096`")
     if settings.split_across_packs and settings.strategy != "greedy":
         raise UsageError(
@@ -192,6 +216,11 @@ def _check_together(settings: Settings) -> None:
     if settings.split_across_packs and settings.overlong not in ("auto", "split"):
         raise UsageError(
             f"`--split-across-packs` cuts every long sample, so `--overlong {settings.overlong}` cannot hold"
+        )
+    if settings.train_template_text == "no" and settings.train_on == "all":
+        raise UsageError(
+            "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
+            hint="leave one of them out",
         )
     if settings.compression != "none" and settings.format != "parquet":
         raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")

@@ -27,6 +27,7 @@ class Summary:
         tokens: tokens packed; padding: slots without one; fill: tokens / slots.
         lower_bound: ceil(tokens / max_seq_len).
         trained: tokens with a label; trained_share: of the tokens packed. None after a dry run.
+        roles: role -> [tokens, trained tokens], of the tokens made, before any cut.
         cut_targets: targets lost because a cut made them the first token of a piece. None after a dry run.
         packs_without_target: packs in which nothing is trained. None after a dry run.
         targets_per_pack: [min, median, max]. None after a dry run.
@@ -54,6 +55,7 @@ class Summary:
     lower_bound: int
     trained: int | None
     trained_share: float | None
+    roles: dict[str, list[int]]
     cut_targets: int | None
     packs_without_target: int | None
     targets_per_pack: list[int] | None
@@ -70,6 +72,7 @@ def summarize(
     layout: Layout,
     ledger: LedgerColumns,
     *,
+    roles: dict[str, list[int]],
     warnings: dict[str, tuple[int, str]],
     seconds: dict[str, float],
     manifest: Manifest | None = None,
@@ -101,6 +104,7 @@ def summarize(
         lower_bound=lower_bound(layout.length, max_seq_len),
         trained=trained,
         trained_share=None if trained is None else trained / tokens,
+        roles=roles,
         cut_targets=None if done is None else sum(item.cut_targets for item in done),
         packs_without_target=None if targets is None else int(np.count_nonzero(targets == 0)),
         targets_per_pack=None if targets is None else [int(targets.min()), int(np.median(targets)), int(targets.max())],

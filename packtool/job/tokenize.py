@@ -5,8 +5,9 @@ Batches are sized in characters, so memory does not depend on the block.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,23 @@ from packtool.job.lint import TokenChecks, make_checks
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
 from packtool.render.chat import TOOL_USE, ChatTemplates
 from packtool.render.lint import REPLACED
+from packtool.render.rendered import CODES, by_role, code_of
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
 from packtool.tokenizer import EncodedBatch, Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
 
-__all__ = ["BlockTask", "Pipeline", "TokenizeSpec", "make_chat", "make_pipeline", "tokenize_block"]
+__all__ = [
+    "BlockTask",
+    "Pipeline",
+    "TokenizeSpec",
+    "block_records",
+    "encode",
+    "make_chat",
+    "make_pipeline",
+    "render",
+    "tokenize_block",
+    "warnings_of",
+]
 
 # About 0.1 s of the reference encoder: long enough to be efficient, short enough to be interrupted within it.
 _BATCH_CHARACTERS = 1 << 18
@@ -40,6 +53,7 @@ class TokenizeSpec:
         columns: (field, column) pairs.
         messages: whether a chat template renders the records.
         template_args: as one JSON object.
+        date: what the chat template is told of the time; an empty string where it does not ask.
         share: the part of the records that is kept, drawn by a hash of `seed` and the record's place.
         Others are named as in Settings.
     """
@@ -50,6 +64,8 @@ class TokenizeSpec:
     text_by: str
     template: str
     template_args: str
+    turn_end: str
+    date: str
     tokenizer: str
     protected: tuple[str, ...]
     eos: str
@@ -57,6 +73,7 @@ class TokenizeSpec:
     pad_id: int | None
     allow_special: bool
     train_on: str
+    train_template_text: str
     share: float
     seed: int
     on_bad: str
@@ -87,13 +104,21 @@ class Pipeline:
 
 
 def make_chat(
-    source: TokenizerSource | None, *, arguments: Mapping[str, Any] | None = None
+    source: TokenizerSource | None,
+    *,
+    arguments: Mapping[str, Any],
+    turn_end: str,
+    date: str,
+    name: str = "the tokenizer's chat template",
 ) -> ChatTemplate | ChatTemplates | None:
     """The chat templates of a tokenizer, calibrated; None where it has none.
 
     Args:
         source: the tokenizer.
         arguments: more variables for the template.
+        turn_end: what ends an assistant turn, or an empty string.
+        date: what `strftime_now` tells, in ISO 8601, or an empty string where no template calls it.
+        name: what to call the default one in messages.
 
     Raises:
         UsageError: the template's assistant turns cannot be found with proof.
@@ -108,13 +133,16 @@ def make_chat(
             added_tokens=[token.content for token in source.added_tokens],
             special=source.special,
             arguments=arguments,
+            turn_end=turn_end,
+            now=datetime.fromisoformat(date) if date else None,
         )
 
-    default = made(source.chat_template, "chat template of the tokenizer")
+    default = made(source.chat_template, name)
     if TOOL_USE not in source.named_templates:
         return default
     try:
-        return ChatTemplates(default, made(source.named_templates[TOOL_USE], f"`{TOOL_USE}` template of the tokenizer"))
+        tool_use = made(source.named_templates[TOOL_USE], f"the tokenizer's chat template `{TOOL_USE}`")
+        return ChatTemplates(default, tool_use)
     except UsageError as error:  # records without tools never see it
         return ChatTemplates(default, error)
 
@@ -129,7 +157,9 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         tokenizer = make_tokenizer(
             engine, source, eos=spec.eos or None, bos=spec.bos, pad_id=spec.pad_id, allow_special=spec.allow_special
         )
-    chat = make_chat(source, arguments=json.loads(spec.template_args)) if spec.messages else None
+    chat = None
+    if spec.messages:
+        chat = make_chat(source, arguments=json.loads(spec.template_args), turn_end=spec.turn_end, date=spec.date)
     render = make_renderer(
         spec.kind,
         dict(spec.columns),
@@ -137,6 +167,7 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
         chat=chat,
         size=None if tokenizer is None else tokenizer.size,
         train_on=spec.train_on,
+        train_template_text=spec.train_template_text == "yes",
     )
     bos = "" if source is None else source.special.get("bos_token", "")
     return Pipeline(render, tokenizer, make_checks(tokenizer, chat, bos=bos, protected=spec.protected))
@@ -148,7 +179,7 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
     writer = SegmentWriter(Path(task.store), task.block.file, task.block.number)
     try:
         rows = _Rows(writer, pipeline)
-        for record in _records(task):
+        for record in block_records(task.spec, task.block):
             if record is None:
                 rows.left_out += 1
                 continue
@@ -157,16 +188,16 @@ def tokenize_block(task: BlockTask) -> SegmentInfo:
                 break
         rows.flush()
         return writer.close(
-            rows.places, rows.offsets, rows.outcomes, left_out=rows.left_out, bad=rows.bad, warnings=rows.warnings
-        )
+            rows.places, rows.offsets, rows.outcomes, roles=by_role(rows.codes), left_out=rows.left_out, bad=rows.bad,
+            warnings=rows.warnings,
+        )  # fmt: skip
     except BaseException:
         writer.abort()
         raise
 
 
-def _records(task: BlockTask) -> Iterator[Record | BadRecord | None]:
+def block_records(spec: TokenizeSpec, block: Block) -> Iterator[Record | BadRecord | None]:
     """The block's records; None for those that the share leaves out."""
-    spec, block = task.spec, task.block
     if spec.share >= 1.0:
         return read_block(block, text_by=spec.text_by)
     start = _mixed(spec.seed) ^ 3 * _mixed(block.file) ^ 5 * _mixed(block.number)
@@ -182,6 +213,38 @@ def _mixed(value: int) -> int:
     return value ^ (value >> 31)
 
 
+def render(pipeline: Pipeline, record: Record | BadRecord) -> Rendered | Tokenized | BadRecord | None:
+    """What a record comes to: what is to be encoded, why it is bad, or None where it is empty."""
+    if isinstance(record, BadRecord):
+        return record
+    try:
+        return pipeline.render(record.value)
+    except EmptyRecordError:
+        return None
+    except RecordError as error:
+        return BadRecord(record.place, record.offset, error.message, error.hint)
+
+
+def warnings_of(record: Record | BadRecord, rendered: Rendered | Tokenized | BadRecord | None) -> tuple[str, ...]:
+    """What is to be said of a record and of what came of it."""
+    said = rendered.warnings if isinstance(rendered, Rendered) else ()
+    return (REPLACED, *said) if isinstance(record, Record) and record.replaced else said
+
+
+def encode(pipeline: Pipeline, batch: Sequence[Rendered | Tokenized]) -> EncodedBatch:
+    """The batch as flat arrays, in which a sample of no tokens has the length 0."""
+    texts = [item for item in batch if isinstance(item, Rendered)]
+    if texts and pipeline.tokenizer is not None:
+        return pipeline.tokenizer.encode(texts)
+    samples = [item for item in batch if isinstance(item, Tokenized)]
+    lengths = np.array([len(sample.ids) for sample in samples], np.int64)
+    ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
+    trained = np.concatenate([sample.trained for sample in samples])
+    trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
+    codes = trained + np.uint8(code_of("ids", trained=False))
+    return EncodedBatch(ids, lengths, codes, np.zeros(len(samples), np.bool_))
+
+
 class _Rows:
     """The records of a segment as they come, and the batch that waits to be encoded."""
 
@@ -193,6 +256,7 @@ class _Rows:
         self.bad: list[tuple[int, int, str, str]] = []
         self.warnings: dict[str, tuple[int, int]] = {}
         self.left_out = 0
+        self.codes = np.zeros(CODES, np.int64)  # tokens of each
         self._batch: list[Rendered | Tokenized] = []
         self._rows: list[int] = []  # the row of each record in the batch
         self._characters = 0
@@ -202,27 +266,19 @@ class _Rows:
         self.places.append(record.place)
         self.offsets.append(record.offset)
         self.outcomes.append(SAMPLE)
-        if isinstance(record, BadRecord):
-            self._refuse(row, record.place, record.message, record.hint)
-            return
-        if record.replaced:
-            self._warn(REPLACED, record.place)
-        try:
-            rendered = self._pipeline.render(record.value)
-        except EmptyRecordError:
+        rendered = render(self._pipeline, record)
+        for warning in warnings_of(record, rendered):
+            self._warn(warning, record.place)
+        if rendered is None:
             self.outcomes[row] = EMPTY
             return
-        except RecordError as error:
-            self._refuse(row, record.place, error.message, error.hint)
+        if isinstance(rendered, BadRecord):
+            self.outcomes[row] = BAD
+            self.bad.append((row, rendered.place, rendered.message, rendered.hint))
             return
         self._batch.append(rendered)
         self._rows.append(row)
-        if isinstance(rendered, Rendered):
-            self._characters += len(rendered.text)
-            for warning in rendered.warnings:
-                self._warn(warning, record.place)
-        else:
-            self._characters += 4 * len(rendered.ids)
+        self._characters += len(rendered.text) if isinstance(rendered, Rendered) else 4 * len(rendered.ids)
         if self._characters >= _BATCH_CHARACTERS or len(self._batch) >= _BATCH_RECORDS:
             self.flush()
 
@@ -230,30 +286,16 @@ class _Rows:
         count, first = self.warnings.get(text, (0, place))
         self.warnings[text] = (count + times, first)
 
-    def _refuse(self, row: int, place: int, message: str, hint: str) -> None:
-        self.outcomes[row] = BAD
-        self.bad.append((row, place, message, hint))
-
     def flush(self) -> None:
         """Encode what waits and append it to the segment."""
         if not self._batch:
             return
-        batch = self._encoded()
-        for place in np.flatnonzero(batch.lengths == 0).tolist():
+        encoded = encode(self._pipeline, self._batch)
+        for place in np.flatnonzero(encoded.lengths == 0).tolist():
             self.outcomes[self._rows[place]] = EMPTY
-        for text, samples in self._pipeline.checks.find(batch):
+        for text, samples in self._pipeline.checks.find(encoded):
             if len(samples):
                 self._warn(text, self.places[self._rows[int(samples[0])]], len(samples))
-        self._writer.append(batch.ids, batch.lengths[batch.lengths > 0], batch.trained)
+        self._writer.append(encoded.ids, encoded.lengths[encoded.lengths > 0], encoded.trained)
+        self.codes += np.bincount(encoded.codes, minlength=CODES)
         self._batch, self._rows, self._characters = [], [], 0
-
-    def _encoded(self) -> EncodedBatch:
-        texts = [item for item in self._batch if isinstance(item, Rendered)]
-        if texts and self._pipeline.tokenizer is not None:
-            return self._pipeline.tokenizer.encode(texts)
-        samples = [item for item in self._batch if isinstance(item, Tokenized)]
-        lengths = np.array([len(sample.ids) for sample in samples], np.int64)
-        ids = np.concatenate([sample.ids for sample in samples]).astype(np.uint32)
-        trained = np.concatenate([sample.trained for sample in samples])
-        trained[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # nothing comes before a first token
-        return EncodedBatch(ids, lengths, trained, np.zeros(len(samples), np.bool_))

@@ -5,7 +5,7 @@
 Built-in templates are data files in `templates/`: `*.jinja` for chats, `*.txt` for instruct records.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,7 +17,7 @@ from packtool.render.instruct import InstructTemplate, parse_instruct
 from packtool.render.kinds import INSTRUCT, KINDS, Choice, choose_kind
 from packtool.render.lint import CALLS_LEFT_OUT, LEFT_OUT, REPEATED, SWITCHED_OFF, lint_messages, lint_words
 from packtool.render.messages import Messages, read_messages, refuse_media
-from packtool.render.rendered import EmptyRecordError, Rendered, Tokenized
+from packtool.render.rendered import EmptyRecordError, Rendered, Span, Tokenized
 from packtool.render.tokens import read_tokens
 from packtool.render.tool_calls import read_tools, spell, spelling_of
 
@@ -67,6 +67,7 @@ def make_renderer(
     chat: ChatTemplate | ChatTemplates | None = None,
     size: int | None = None,
     train_on: str = "completion",
+    train_template_text: bool = True,
 ) -> Renderer:
     """The function that renders one record.
 
@@ -77,12 +78,13 @@ def make_renderer(
         chat: the template, for `chat` and for completions that are lists of messages.
         size: ids of the vocabulary, for `tokens`.
         train_on: `completion`, `all` for every token but the first, or `last` for a chat's last assistant turn.
+        train_template_text: train in assistant turns also what the chat template wrote of its own accord.
     """
     renderers: dict[str, Renderer] = {
         "text": lambda record: _text(record, columns),
-        "completion": lambda record: _completion(record, columns, chat, train_on),
+        "completion": lambda record: _completion(record, columns, chat, train_on, train_template_text),
         "instruct": lambda record: _instruct(record, columns, instruct, train_on),
-        "chat": lambda record: _chat(record, columns, chat, train_on),
+        "chat": lambda record: _chat(record, columns, chat, train_on, train_template_text),
         "tokens": lambda record: read_tokens(record, columns, size, train_on),
     }
     render = renderers[kind]
@@ -99,11 +101,15 @@ def _text(record: Mapping[str, Any], columns: Mapping[str, str]) -> Rendered:
     text = text_column(record, columns.get("text", "text"))
     if not text.strip():
         raise EmptyRecordError
-    return Rendered(text, ((0, len(text)),), bos=True, eos=True)
+    return Rendered(text, ((0, len(text)),), roles=((0, len(text), "text"),), bos=True, eos=True)
 
 
 def _completion(
-    record: Mapping[str, Any], columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
+    record: Mapping[str, Any],
+    columns: Mapping[str, str],
+    chat: ChatTemplate | ChatTemplates | None,
+    train_on: str,
+    train_template_text: bool,
 ) -> Rendered:
     prompt_column, completion_column = columns.get("prompt", "prompt"), columns.get("completion", "completion")
     sides = pick(record, prompt_column), pick(record, completion_column)
@@ -127,7 +133,7 @@ def _completion(
     if size and completion.items[:size] == prompt.items:
         completion = Messages(completion.items[size:], completion.switches[size:], (*completion.warnings, REPEATED))
     whole = with_system(prompt + completion, record, {})
-    return _conversation(whole, record, columns, chat, train_on)
+    return _conversation(whole, record, columns, chat, train_on, train_template_text)
 
 
 def _as_messages(value: Any, role: str) -> Any:
@@ -142,11 +148,11 @@ def _left_out(record: Mapping[str, Any], kind: str, used: frozenset[str]) -> tup
 def _joined(prompt: str, completion: str, train_on: str, warnings: tuple[str, ...] = ()) -> Rendered:
     if not completion.strip():
         raise EmptyRecordError
-    text = prompt + completion
+    text, cut = prompt + completion, len(prompt)
+    trained = ((0 if train_on == "all" else cut, len(text)),)
+    roles = ((0, cut, "prompt"), (cut, len(text), "completion"))
     warnings = (*warnings, *lint_words(completion))
-    return Rendered(
-        text, ((0 if train_on == "all" else len(prompt), len(text)),), bos=True, eos=True, warnings=warnings
-    )
+    return Rendered(text, trained, roles=roles, bos=True, eos=True, warnings=warnings)
 
 
 def _instruct(
@@ -165,10 +171,15 @@ def _instruct(
 
 
 def _chat(
-    record: Any, columns: Mapping[str, str], chat: ChatTemplate | ChatTemplates | None, train_on: str
+    record: Any,
+    columns: Mapping[str, str],
+    chat: ChatTemplate | ChatTemplates | None,
+    train_on: str,
+    train_template_text: bool,
 ) -> Rendered:
     messages = read_conversation(record, columns)
-    return _conversation(messages, record if isinstance(record, Mapping) else {}, columns, chat, train_on)
+    beside = record if isinstance(record, Mapping) else {}
+    return _conversation(messages, beside, columns, chat, train_on, train_template_text)
 
 
 def _conversation(
@@ -177,6 +188,7 @@ def _conversation(
     columns: Mapping[str, str],
     chat: ChatTemplate | ChatTemplates | None,
     train_on: str,
+    train_template_text: bool,
 ) -> Rendered:
     if not messages.items:
         raise EmptyRecordError
@@ -188,7 +200,7 @@ def _conversation(
     column = columns.get("tools", "tools")
     tools = read_tools(pick(record, column), column)
     items, warnings = _spelled(messages, chat if isinstance(chat, ChatTemplate) else chat.chosen(tools))
-    result = chat.render(items, tools)
+    result = chat.render(items, tools, find_boilerplate=not train_template_text)
     on = [switch is not False for switch in messages.switches]
     if train_on == "all":
         trained: tuple[tuple[int, int], ...] = ((0, len(result.text)),)
@@ -199,9 +211,25 @@ def _conversation(
         if train_on == "last":
             last = max((at for at, message in enumerate(items) if message.get("role") == "assistant"), default=-1)
             spans = tuple(span for span in spans if span[2] == last) if spans and spans[-1][2] >= 0 else spans[-1:]
-        trained = tuple((start, stop) for start, stop, message in spans if message < 0 or on[message])
+        trained = tuple(
+            _less([(start, stop) for start, stop, message in spans if message < 0 or on[message]], result.boilerplate)
+        )
     warnings = (*warnings, *lint_messages(messages.items), *result.warnings)
-    return Rendered(result.text, trained, result.template, warnings=warnings)
+    return Rendered(result.text, trained, result.template, result.roles, warnings=warnings)
+
+
+def _less(spans: Iterable[Span], holes: Sequence[Span]) -> Iterator[Span]:
+    """What is left of the spans without the holes; both sorted and disjoint."""
+    at = 0
+    for start, stop in spans:
+        while at < len(holes) and holes[at][0] < stop:
+            begin, end = holes[at]
+            if begin > start:
+                yield start, begin
+            start = max(start, end)
+            at += 1
+        if stop > start:
+            yield start, stop
 
 
 def _spelled(messages: Messages, chat: ChatTemplate) -> tuple[Sequence[Mapping[str, Any]], tuple[str, ...]]:

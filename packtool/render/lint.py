@@ -21,6 +21,7 @@ __all__ = [
     "NO_HEADER",
     "NO_TRAINED_END",
     "NO_TURN_END",
+    "OTHER_REST",
     "OUT_OF_TURN",
     "REPEATED",
     "REPLACED",
@@ -67,6 +68,8 @@ HEADER_TRAINED = "no generation prompt, so the assistant header is trained"
 """The model is left to write the header itself."""
 TURN_END_INSIDE = "turn end inside an assistant turn"
 """The template ends the turn, and goes on with it."""
+OTHER_REST = "other text than usual after the turn end"
+"""With `--turn-end`: the turn goes on after it, as with calls after the text, and that part is not trained."""
 NOT_RENDERED = "assistant turn left out by the template"
 """As some templates do with turns before a tool call."""
 UNKNOWN_CONTROL = "control token in text of unknown origin"

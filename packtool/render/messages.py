@@ -4,6 +4,7 @@
     {"role": "user", "content": [{"type": "text", "text": "hi"}]}      ->  {"role": "user", "content": "hi"}
     {"from": "function_call", "value": '{"name": "f", ...}'}           ->  {"role": "assistant", "tool_calls": [...]}
 
+Calls in a row that are turns of their own (ShareGPT has no other way to write parallel calls) become one turn.
 Everything else in a message (`reasoning_content`, `name`...) is handed on as it is; switches are taken out.
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packtool.errors import RecordError
+from packtool.render.chat import REASONING
 from packtool.render.lint import SWITCHED_ON
 from packtool.render.switches import SWITCHES, read_switch
 from packtool.render.tool_calls import called, read_calls
@@ -62,16 +64,31 @@ def read_messages(items: Sequence[Any]) -> Messages:
     """Read a list of message objects.
 
     Raises:
-        RecordError: a message is not understood.
+        RecordError: a message is not understood, or calls of one turn are switched differently.
     """
-    messages, switches = [], []
+    messages: list[dict[str, Any]] = []
+    switches: list[bool | None] = []
+    calling = False  # the message before this one is only a call
     for place, item in enumerate(items):
         if not isinstance(item, Mapping):
             raise RecordError(
                 f"message {place} is of type {type(item).__name__}, expected an object with a role and content"
             )
-        messages.append(_message(item, place))
-        switches.append(read_switch(item, place))
+        role = _role(item, place)
+        message, switch = _message(item, place, role), read_switch(item, place)
+        # A call that was thought about anew is another turn.
+        if calling and role == "call" and not any(message.get(name) for name in REASONING):
+            if (switches[-1] is False) != (switch is False):
+                raise RecordError(
+                    f"message {place} is a call of the same turn as message {place - 1}, "
+                    "and one says to train it, the other not to"
+                )
+            messages[-1] = {**message, **messages[-1], "tool_calls": messages[-1]["tool_calls"] + message["tool_calls"]}
+            switches[-1] = switch if switches[-1] is None else switches[-1]
+        else:
+            messages.append(message)
+            switches.append(switch)
+        calling = role == "call"
     stray = any(on and item["role"] != "assistant" for item, on in zip(messages, switches, strict=True))
     return Messages(tuple(messages), tuple(switches), (SWITCHED_ON,) if stray else ())
 
@@ -99,7 +116,7 @@ def refuse_media(record: Mapping[str, Any], what: str) -> None:
             raise RecordError(f"{what} has `{name}`: packtool packs text only")
 
 
-def _message(item: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _role(item: Mapping[str, Any], place: int) -> str:
     names = [item[key] for key in _NAMED if item.get(key) is not None]
     if not names:
         keys = ", ".join(f"`{name}`" for name in item) or "none"
@@ -107,6 +124,10 @@ def _message(item: Mapping[str, Any], place: int) -> dict[str, Any]:
     role = role_of(names[0], place)
     if len(names) > 1 and role_of(names[1], place) != role:
         raise RecordError(f"message {place} has the role {names[0]!r} and is from {names[1]!r}")
+    return role
+
+
+def _message(item: Mapping[str, Any], place: int, role: str) -> dict[str, Any]:
     words = [item[key] for key in _WORDS if item.get(key) is not None]
     if len(words) > 1 and words[0] != words[1]:
         raise RecordError(f"message {place} has `content` and `value`, and they differ")

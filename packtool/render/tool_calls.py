@@ -6,8 +6,14 @@ The rule for arguments: text that is a JSON object, or JSON text that holds one,
 null is {}; any other text (the code of an interpreter call) stays as it is. The template then gets the object, or, if
 it can only join text, the object as JSON written by `json.dumps`; so one call gives one text in all its spellings.
 
-Which of the two, and whether a turn without words has the content "" or none at all, is found out once a template
-by rendering a small conversation: templates print None, or leave the call out, for the wrong one.
+Which of the two, and how a turn that only calls spells its content, is found out once a template by rendering a small
+conversation with every spelling, until one shows the calls and no literal None:
+
+    content  null       what OpenAI has; templates that ask `content is none` print something else without it
+             ""         for templates that take any content as text, and print None or raise
+             missing    for templates that ask `content is defined`, and leave the calls out for the others
+
+However the record spells it: one call gives one text.
 """
 
 import json
@@ -21,6 +27,8 @@ from packtool.render.chat import ChatTemplate
 
 __all__ = ["Spelling", "called", "parsed", "read_calls", "read_tools", "spell", "spelling_of"]
 
+CONTENTS: Mapping[str, Mapping[str, Any]] = {"null": {"content": None}, "text": {"content": ""}, "missing": {}}
+"""Ways to spell the content of a turn that only calls, in the order in which they are tried."""
 _EMPTY = (None, "", "null", "[]", "{}")
 
 
@@ -29,13 +37,13 @@ class Spelling:
     """How a template takes a call.
 
     Attributes:
-        absent: a turn that has only calls has no `content`; else an empty one.
+        content: what a turn that has only calls has as `content`: one of CONTENTS.
         as_text: arguments are given as JSON text.
         alone: calls in a turn without words are rendered.
         beside_text: calls in a turn that has words too are rendered.
     """
 
-    absent: bool = False
+    content: str = "text"
     as_text: bool = False
     alone: bool = True
     beside_text: bool = True
@@ -153,8 +161,7 @@ def spell(message: Mapping[str, Any], spelling: Spelling) -> dict[str, Any]:
     made = dict(message)
     if not made.get("content"):
         made.pop("content", None)
-        if not spelling.absent:
-            made["content"] = ""
+        made |= CONTENTS[spelling.content]
     if spelling.as_text:
         made["tool_calls"] = [_as_text(call) for call in message["tool_calls"]]
     return made
@@ -170,24 +177,33 @@ def _as_text(call: Mapping[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=4)
 def spelling_of(chat: ChatTemplate) -> Spelling:
     """How this template takes a call; the plain spelling where it takes none, so that a record shows its error."""
-    for as_text in (False, True):
-        for absent in (False, True):
-            tried = Spelling(absent, as_text)
-            if _shows_call(chat, "", tried):
-                return Spelling(absent, as_text, True, _shows_call(chat, "words", tried))
-    return Spelling(alone=False, beside_text=_shows_call(chat, "words", Spelling()))
+    for turns in (6, 4):  # a template may treat the last turn otherwise, or refuse a call there
+        for as_text in (False, True):
+            for content in CONTENTS:
+                tried = Spelling(content, as_text)
+                if _shows_calls(chat, "", tried, turns):
+                    return Spelling(content, as_text, True, _shows_calls(chat, "words", tried, turns))
+    return Spelling(alone=False, beside_text=_shows_calls(chat, "words", Spelling(), 4))
 
 
-def _shows_call(chat: ChatTemplate, content: str, spelling: Spelling) -> bool:
+def _shows_calls(chat: ChatTemplate, content: str, spelling: Spelling, turns: int) -> bool:
+    """Whether the template shows every call of a conversation, as JSON and without None; with 6 turns one ends it."""
     call = {"id": "call00001", "type": "function", "function": {"name": "probed", "arguments": {"where": "here"}}}
+    calling = spell({"role": "assistant", "content": content, "tool_calls": [call]}, spelling)
     messages = [
         {"role": "user", "content": "go"},
-        spell({"role": "assistant", "content": content, "tool_calls": [call]}, spelling),
-        {"role": "tool", "name": "probed", "tool_call_id": "call00001", "content": "gone"},
+        calling,
+        {"role": "tool", "name": "tested", "tool_call_id": "call00001", "content": "gone"},
         {"role": "assistant", "content": "done"},
-    ]
+        {"role": "user", "content": "go"},
+        calling,
+    ][:turns]
     try:
-        text = chat.render(messages).text
+        result = chat.render(messages)
     except RecordError:
         return False
-    return "probed" in text and "where" in text and not any(bad in text for bad in ("None", "'where'", '\\"where'))
+    # The template's own words may well have a null in them.
+    edges = [0, *(edge for span in result.template for edge in span), len(result.text)]
+    printed = " ".join(result.text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))
+    shown = all(printed.count(word) >= messages.count(calling) for word in ("probed", "where"))
+    return shown and not any(bad in printed for bad in ("None", "null", "'where'", '\\"where'))

@@ -1,12 +1,16 @@
 """CSV and TSV: a header, then one record a row, every cell a string as it stands ("00000" stays "00000").
 
+Where the columns that are wanted are numbers, the file has no header, unless its first row holds them as names:
+
+    columns 0, 1      "q,a"  ->  {"0": "q", "1": "a"}        "0,1"  ->  a header
+
 The standard library's strict reader decides where rows end, in the splitter as in the reader, so quoted line breaks and
 stray quotes mean the same to both. A row that it refuses ends at the line it was refused at. Rows of white space only
 are blank. A record's place is the physical line that it begins on.
 """
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from packtool.errors import DataError
 from packtool.sources.cuts import Cut
@@ -19,8 +23,10 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_CELL_BYTES = 128 << 20
 
 
-def cut_delimited(chunks: Iterator[bytes], skipped: int, block_bytes: int, name: str, container: str) -> Iterator[Cut]:
-    """Cut after the row with which a block reaches `block_bytes`; the header row is in no block."""
+def cut_delimited(
+    chunks: Iterator[bytes], skipped: int, block_bytes: int, name: str, container: str, columns: Collection[str]
+) -> Iterator[Cut]:
+    """Cut after the row with which a block reaches `block_bytes`; a header row is in no block."""
     held: list[bytes] = []
     size = 0
 
@@ -32,26 +38,31 @@ def cut_delimited(chunks: Iterator[bytes], skipped: int, block_bytes: int, name:
             yield line.decode("utf-8", "surrogateescape")
 
     rows = _reader(feed(), container)
-    header = _header(rows, name)
-    if header is None:
+    row = _first_row(rows, name)
+    if row is None:
         return
-    start = skipped + size
-    first = 1 + len(held)
-    held.clear()
-    size = 0
+    start, first = skipped, 1
+    if _is_data(row, columns, name):
+        header = tuple(map(str, range(len(row))))
+    else:
+        header = _header(row, name)
+        start += size
+        first += len(held)
+        held.clear()
+        size = 0
     while True:
-        try:
-            next(rows)
-        except StopIteration:
-            break
-        except csv.Error:
-            pass  # the reader of the block meets it again and says so
         if size >= block_bytes:
             yield Cut(start, start + size, first, len(held), b"".join(held), header=header)
             start += size
             first += len(held)
             held.clear()
             size = 0
+        try:
+            next(rows)
+        except StopIteration:
+            break
+        except csv.Error:
+            pass  # the reader of the block meets it again and says so
     if held:
         yield Cut(start, start + size, first, len(held), b"".join(held), header=header)
 
@@ -103,14 +114,40 @@ def _physical_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(unfinished)
 
 
-def _header(rows: Iterator[list[str]], name: str) -> tuple[str, ...] | None:
-    """Return the first row that is not blank, or None; names must tell the columns apart."""
+def _first_row(rows: Iterator[list[str]], name: str) -> list[str] | None:
+    """Return the first row that is not blank, or None."""
     try:
-        header = next((row for row in rows if row and not (len(row) == 1 and row[0].isspace())), None)
+        return next((row for row in rows if row and not (len(row) == 1 and row[0].isspace())), None)
     except csv.Error as error:
-        raise DataError(f"`{name}` header: {error}", hint="the first row must name the columns") from error
-    if header is None:
-        return None
+        raise DataError(
+            f"`{name}` header: {error}",
+            hint="the first row must name the columns, or be a record where `--columns` gives numbers",
+        ) from error
+
+
+def _is_data(row: list[str], columns: Collection[str], name: str) -> bool:
+    """Whether the first row is a record: columns are given by number, and it holds no name that was given.
+
+    Raises:
+        DataError: it holds a number that was given, in another column, so that either may be meant.
+    """
+    numbers = [column for column in columns if column.isascii() and column.isdecimal()]
+    if not numbers or any(column in row for column in columns if column not in numbers):
+        return False
+    if any(column not in row for column in numbers):
+        return True
+    elsewhere = [column for column in numbers if row.index(column) != int(column)]
+    if elsewhere:
+        raise DataError(
+            f"`{name}` first row: cell {1 + row.index(elsewhere[0])} is `{elsewhere[0]}`, which `--columns` names: "
+            "is that a column's name, or is the row a record?",
+            hint="put a row with names in front of it, and name the columns by those",
+        )
+    return False
+
+
+def _header(header: list[str], name: str) -> tuple[str, ...]:
+    """The names of the columns, which must tell them apart."""
     for number, column in enumerate(header, 1):
         if not column.strip():
             raise DataError(
@@ -141,7 +178,7 @@ def _record(header: tuple[str, ...], row: list[str], place: int, is_utf8: bool) 
         return BadRecord(
             place,
             -1,
-            f"expected {len(header)} cells as in the header, got {len(row)}",
+            f"expected {len(header)} cells as in the {_named_by(header)}, got {len(row)}",
             "put quotes around cells that hold the separator, a quote or a line break",
         )
     for name, cell in () if is_utf8 else zip(header, row, strict=True):
@@ -151,6 +188,11 @@ def _record(header: tuple[str, ...], row: list[str], place: int, is_utf8: bool) 
             bad = not_utf8(error, place, -1)
             return BadRecord(place, -1, f"cell `{name}`: {bad.message}", bad.hint)
     return Record(dict(zip(header, row, strict=True)), place, -1)
+
+
+def _named_by(header: tuple[str, ...]) -> str:
+    """What says how many cells a row has."""
+    return "first row" if header == tuple(map(str, range(len(header)))) else "header"
 
 
 def _refused(error: csv.Error, place: int) -> BadRecord:

@@ -44,7 +44,7 @@ class Block:
         first: the place of the block's first record, line or row, from 1.
         data: the block's decoded bytes, or None where the reader takes `start..stop` from `path` itself.
         group: Parquet row group or Arrow record batch the rows are in; 0 elsewhere.
-        header: column names of CSV and TSV; empty elsewhere.
+        header: column names of CSV and TSV, numbers where the file has none; empty elsewhere.
     """
 
     file: int

@@ -4,13 +4,13 @@
         for record in read_block(block): ...
     splitter.sha256, splitter.places
 
-The blocks of a file are a function of its bytes, `block_bytes` and `text_by`; the records of all blocks in order are
-those of the file, however it was cut. Splitting hashes the file on the way, at the price of one pass over its bytes;
-compressed, JSON-array and CSV files are decoded in that pass and travel inside their blocks.
+The blocks of a file are a function of its bytes, `block_bytes`, `text_by` and `columns`; the records of all blocks in
+order are those of the file, however it was cut. Splitting hashes the file on the way, at the price of one pass over its
+bytes; compressed, JSON-array and CSV files are decoded in that pass and travel inside their blocks.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from packtool.errors import UsageError
 from packtool.sources.columnar import ROWS_PER_BLOCK, cut_columnar, read_columnar
@@ -37,6 +37,7 @@ class BlockSplitter:
         index: the file's place in the list of inputs.
         block_bytes: size of a block; one longer record makes a longer block. Part of what makes output deterministic.
         text_by: `line`, `paragraph` or `file`: what one record of a text file is.
+        columns: those that records will be asked for; numbers tell that CSV and TSV have no header.
 
     Attributes:
         sha256: of the file's raw bytes once every block was taken; `unread` before that.
@@ -44,11 +45,20 @@ class BlockSplitter:
         consumed: raw bytes read so far; for Parquet and Arrow, 0 until the end.
     """
 
-    def __init__(self, file: InputFile, index: int, *, block_bytes: int = BLOCK_BYTES, text_by: str = "line") -> None:
+    def __init__(
+        self,
+        file: InputFile,
+        index: int,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        text_by: str = "line",
+        columns: Collection[str] = (),
+    ) -> None:
         self.file = file
         self.index = index
         self.block_bytes = block_bytes
         self.text_by = text_by
+        self.columns = columns
         self.sha256 = "unread"
         self.places = 0
         self.consumed = 0
@@ -91,7 +101,7 @@ class BlockSplitter:
         if file.container == "json":
             yield from cut_json(chunks, skipped, self.block_bytes, file.name)
         elif file.container in ("csv", "tsv"):
-            yield from cut_delimited(chunks, skipped, self.block_bytes, file.name, file.container)
+            yield from cut_delimited(chunks, skipped, self.block_bytes, file.name, file.container, self.columns)
         else:
             cutter = LINE_CUTTERS[self.text_by if file.container == "text" else "line"]
             yield from cutter(chunks, skipped, self.block_bytes, with_data=file.compression != "none")

@@ -1,11 +1,11 @@
 """What every tokenizer offers the rooms below, and the array work that all of them share.
 
     Rendered (text, trained characters) --Engine.encode--> ids, and where each token starts in the text
-                                        --Tokenizer.encode--> + BOS, + EOS, + one trained flag a token
+                                        --Tokenizer.encode--> + BOS, + EOS, + one code (role, trained) a token
 
 An engine knows one library. It gives back flat arrays: the ids of the whole batch, the tokens of each sample, and the
-start of every token in one coordinate system in which the trained ranges are given as well, so that marking trained
-tokens is one binary search over the batch. No Python runs per token.
+start of every token in one coordinate system in which the trained ranges and the roles' are given as well, so that
+marking tokens is one binary search over the batch. No Python runs per token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from packtool.errors import UsageError
 from packtool.render.rendered import Rendered
 
-__all__ = ["AddedToken", "EncodedBatch", "Engine", "EngineBatch", "Tokenizer", "TokenizerSource", "mark_trained"]
+__all__ = ["AddedToken", "EncodedBatch", "Engine", "EngineBatch", "Tokenizer", "TokenizerSource", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class EngineBatch:
     Attributes:
         ids: [tokens] uint32, sample after sample.
         lengths: [samples] int64 tokens of each.
-        trained: [tokens] bool: the token starts inside one of its sample's trained ranges.
+        codes: [tokens] uint8: whose it is and whether it is trained (`code_of`), by where it starts.
         lookalikes: [samples] bool: what is no template's in the text spells a protected token.
     """
 
     ids: NDArray[np.uint32]
     lengths: NDArray[np.int64]
-    trained: NDArray[np.bool_]
+    codes: NDArray[np.uint8]
     lookalikes: NDArray[np.bool_]
 
 
@@ -93,14 +93,19 @@ class EncodedBatch:
     Attributes:
         ids: [tokens] uint32, sample after sample.
         lengths: [samples] int64 tokens of each; 0 where a text gave no token at all.
-        trained: [tokens] bool; never the first token of a sample.
+        codes: [tokens] uint8, see `code_of`; the first token of a sample is never trained.
         lookalikes: [samples] bool, as the engine gave them.
     """
 
     ids: NDArray[np.uint32]
     lengths: NDArray[np.int64]
-    trained: NDArray[np.bool_]
+    codes: NDArray[np.uint8]
     lookalikes: NDArray[np.bool_]
+
+    @property
+    def trained(self) -> NDArray[np.bool_]:
+        """[tokens] bool."""
+        return (self.codes & 1).view(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,35 +158,35 @@ class Tokenizer:
         lengths = raw.lengths + before + adds_eos
         begins = np.cumsum(lengths) - lengths
         ids = np.empty(int(lengths.sum()), np.uint32)
-        trained = np.zeros(len(ids), np.bool_)
+        codes = np.zeros(len(ids), np.uint8)  # a BOS is the template's
         target = np.repeat(begins + before - starts, raw.lengths) + np.arange(len(raw.ids), dtype=np.int64)
         ids[target] = raw.ids
-        trained[target] = raw.trained
+        codes[target] = raw.codes
         for place, bos in enumerate(self.bos):
             ids[begins[wants_bos] + place] = bos
         ends = begins + lengths - 1
         if self.eos is not None:
             ids[ends[adds_eos]] = self.eos
-            trained[ends[wants_eos & (lengths > 0)]] = True
-        trained[begins[lengths > 0]] = False
-        return EncodedBatch(ids, lengths, trained, raw.lookalikes)
+            ended = wants_eos & (lengths > 0)
+            codes[ends[ended]] = [text.eos_code for text, on in zip(batch, ended.tolist(), strict=True) if on]
+        codes[begins[lengths > 0]] &= 0xFE
+        return EncodedBatch(ids, lengths, codes, raw.lookalikes)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids, control tokens included."""
         return self.engine.decode(ids)
 
 
-def mark_trained(starts: NDArray[np.int64], ranges: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which tokens start inside a trained range.
+def mark(starts: NDArray[np.int64], changes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The code of each token: the sum of the changes at or before its start.
 
-        starts  [0, 4, 9]      ranges [[4, 9]]      ->  [False, True, False]
+        starts  [0, 4, 9]      changes [[4, 1], [9, -1]]      ->  [0, 1, 0]
 
     Args:
         starts: [tokens] where each token starts.
-        ranges: [ranges, 2] sorted, disjoint [start, stop) in the same coordinates.
+        changes: [changes, 2] place in the same coordinates, and by how much the code changes there; in any order.
     """
-    if not len(ranges):
-        return np.zeros(len(starts), np.bool_)
-    at = np.searchsorted(ranges[:, 0], starts, side="right") - 1
-    inside: NDArray[np.bool_] = (at >= 0) & (starts < ranges[at, 1])
-    return inside
+    order = np.argsort(changes[:, 0], kind="stable")
+    codes = np.append(0, np.cumsum(changes[order, 1])).astype(np.uint8)
+    found: NDArray[np.uint8] = codes[np.searchsorted(changes[order, 0], starts, side="right")]
+    return found

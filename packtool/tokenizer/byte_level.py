@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from packtool.render.rendered import Rendered
-from packtool.tokenizer.base import AddedToken, EngineBatch, mark_trained
+from packtool.tokenizer.base import AddedToken, EngineBatch, mark
 from packtool.tokenizer.controls import ControlCutter
 
 __all__ = ["BYTE_TOKENS", "ByteEngine"]
@@ -35,7 +35,7 @@ class ByteEngine:
 
     def encode(self, batch: Sequence[Rendered]) -> EngineBatch:
         """Encode every text; see Engine."""
-        parts, lengths, trained, lookalikes = [], [], [], []
+        parts, lengths, codes, lookalikes = [], [], [], []
         for rendered in batch:
             ids, starts = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
             segments, spelled = self._cutter.cut(rendered)
@@ -50,12 +50,12 @@ class ByteEngine:
                     starts.append(start - 1 + np.cumsum((piece & 0xC0) != 0x80, dtype=np.int64))
             parts.append(np.concatenate(ids))
             lengths.append(len(parts[-1]))
-            ranges = np.array(rendered.trained, np.int64).reshape(-1, 2)
-            trained.append(mark_trained(np.concatenate(starts), ranges))
+            changes = np.array(rendered.changes(), np.int64).reshape(-1, 2)
+            codes.append(mark(np.concatenate(starts), changes))
         return EngineBatch(
             np.concatenate([np.zeros(0, np.uint32), *parts]),
             np.array(lengths, np.int64),
-            np.concatenate([np.zeros(0, np.bool_), *trained]),
+            np.concatenate([np.zeros(0, np.uint8), *codes]),
             np.array(lookalikes, np.bool_),
         )
 

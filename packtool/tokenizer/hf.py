@@ -18,6 +18,7 @@ normalizer could change, are encoded again with the library's own offsets; so is
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from packtool.errors import DataError
 from packtool.render.rendered import Rendered
-from packtool.tokenizer.base import AddedToken, EngineBatch, mark_trained
+from packtool.tokenizer.base import AddedToken, EngineBatch, mark
 from packtool.tokenizer.controls import LOOKALIKE, TEXT, ControlCutter, Segment
 
 __all__ = ["HfEngine", "read_added_tokens"]
@@ -120,34 +121,34 @@ class HfEngine:
         """Encode every text once; see Engine."""
         cuts = [self._cutter.cut(rendered) for rendered in batch]
         texts = [(rendered, segments) for rendered, (segments, _) in zip(batch, cuts, strict=True)]
-        ids, lengths, trained = self._encode(texts, broken=False)
+        ids, lengths, codes = self._encode(texts, broken=False)
         if len(self._from_text) and len(ids):
             forged = np.isin(ids, self._from_text)
             if forged.any():
                 samples = np.unique(np.repeat(np.arange(len(batch)), lengths)[forged])
                 again = self._encode([texts[i] for i in samples.tolist()], broken=True)
-                ids, lengths, trained = _replaced((ids, lengths, trained), samples, again)
+                ids, lengths, codes = _replaced((ids, lengths, codes), samples, again)
         kept = ids != self._break
         if not kept.all():
             lengths = np.bincount(np.repeat(np.arange(len(batch)), lengths)[kept], minlength=len(batch))
-            ids, trained = ids[kept], trained[kept]
+            ids, codes = ids[kept], codes[kept]
         lookalikes = np.array([spelled for _, spelled in cuts], np.bool_)
-        return EngineBatch(self._true[ids], lengths.astype(np.int64), trained, lookalikes)
+        return EngineBatch(self._true[ids], lengths.astype(np.int64), codes, lookalikes)
 
     def _encode(self, batch: Sequence[tuple[Rendered, list[Segment]]], *, broken: bool) -> "_Arrays":
         """Inner ids, breaks included; `broken` puts a break inside every look-alike as well."""
-        texts, ranges = [], []
+        texts, changes = [], []
         for rendered, segments in batch:
-            text, spans = self._private(rendered, segments, broken)
+            text, moved = self._private(rendered, segments, broken)
             texts.append(text)
-            ranges.append(spans)
+            changes.append(moved)
         if self._bytes is None:
-            return self._with_offsets(texts, ranges)
+            return self._with_offsets(texts, changes)
         encodings = self._inner.encode_batch_fast(texts, add_special_tokens=False)
         ids, lengths = _flat([encoding.ids for encoding in encodings])
         sizes = self._bytes[ids]
         buffer = np.frombuffer("".join(texts).encode(), np.uint8)
-        # Byte offset of every character of the batch; the trained ranges, in characters, become bytes by look-up.
+        # Byte offset of every character of the batch; the changes' places, in characters, become bytes by look-up.
         characters = np.append(np.flatnonzero((buffer & 0xC0) != 0x80), len(buffer))
         text_stops = characters[np.cumsum([len(text) for text in texts], dtype=np.int64)]
         text_bytes = np.diff(text_stops, prepend=0)
@@ -162,14 +163,16 @@ class HfEngine:
             np.where(stops - lengths > 0, ends[stops - lengths - 1], 0) if len(ends) else np.zeros(len(texts), np.int64)
         )
         starts = ends - sizes - np.repeat(before - (text_stops - text_bytes), lengths)
-        trained = mark_trained(starts, characters[_joined(ranges, [len(text) for text in texts])])
+        joined = _joined(changes, [len(text) for text in texts])
+        joined[:, 0] = characters[joined[:, 0]]
+        codes = mark(starts, joined)
         if wrong.any():
             samples = np.flatnonzero(wrong)
-            again = self._with_offsets([texts[i] for i in samples.tolist()], [ranges[i] for i in samples.tolist()])
-            return _replaced((ids, lengths, trained), samples, again)
-        return ids, lengths, trained
+            again = self._with_offsets([texts[i] for i in samples.tolist()], [changes[i] for i in samples.tolist()])
+            return _replaced((ids, lengths, codes), samples, again)
+        return ids, lengths, codes
 
-    def _with_offsets(self, texts: list[str], ranges: list[list[tuple[int, int]]]) -> "_Arrays":
+    def _with_offsets(self, texts: list[str], changes: list[list[tuple[int, int]]]) -> "_Arrays":
         """Encode with the library's own character offsets."""
         encodings = self._inner.encode_batch(texts, add_special_tokens=False)
         ids, lengths = _flat([encoding.ids for encoding in encodings])
@@ -177,13 +180,13 @@ class HfEngine:
         starts = [
             np.array([start for start, _ in e.offsets], np.int64) + b for e, b in zip(encodings, begins, strict=True)
         ]
-        joined = _joined(ranges, [len(text) + 1 for text in texts])
-        return ids, lengths, mark_trained(np.concatenate(starts), joined) if starts else np.zeros(0, np.bool_)
+        joined = _joined(changes, [len(text) + 1 for text in texts])
+        return ids, lengths, mark(np.concatenate(starts), joined) if starts else np.zeros(0, np.uint8)
 
     def _private(self, rendered: Rendered, segments: list[Segment], broken: bool) -> tuple[str, list[tuple[int, int]]]:
-        """The text with private strings for control tokens, and its trained ranges moved along."""
+        """The text with private strings for control tokens, and its changes of the code moved along."""
         if len(segments) < 2 and (not segments or segments[0][2] == TEXT):
-            return rendered.text, list(rendered.trained)
+            return rendered.text, rendered.changes()
         parts, origins, places, length = [], [], [], 0
         for start, stop, kind in segments:
             part = rendered.text[start:stop] if kind < 0 else self._names[kind]
@@ -200,9 +203,7 @@ class HfEngine:
             length += len(before) + len(part)
         origins.append(len(rendered.text))
         places.append((length, length, TEXT))
-        moved = []
-        for start, stop in rendered.trained:
-            moved.append((_moved(start, origins, places), _moved(stop, origins, places)))
+        moved = [(_moved(place, origins, places), change) for place, change in rendered.changes()]
         return "".join(parts), moved
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -220,7 +221,7 @@ class HfEngine:
         return None if inside is None else int(self._true[inside])
 
 
-_Arrays = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.bool_]]
+_Arrays = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint8]]
 
 
 def read_added_tokens(data: bytes, where: str) -> list[AddedToken]:
@@ -330,36 +331,34 @@ def _flat(rows: list[list[int]]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]
     return ids, lengths
 
 
-def _joined(ranges: list[list[tuple[int, int]]], lengths: list[int]) -> NDArray[np.int64]:
-    """Ranges of each text as ranges of the texts laid end to end, `lengths` apart."""
+def _joined(changes: list[list[tuple[int, int]]], lengths: list[int]) -> NDArray[np.int64]:
+    """Changes in each text as changes in the texts laid end to end, `lengths` apart."""
     begins = np.cumsum(lengths, dtype=np.int64) - lengths
-    flat = np.array([pair for pairs in ranges for pair in pairs], np.int64).reshape(-1, 2)
-    return flat + np.repeat(begins, [len(pairs) for pairs in ranges])[:, None]
+    flat = np.array([pair for pairs in changes for pair in pairs], np.int64).reshape(-1, 2)
+    flat[:, 0] += np.repeat(begins, [len(pairs) for pairs in changes])
+    return flat
 
 
 def _moved(at: int, origins: list[int], places: list[tuple[int, int, int]]) -> int:
-    low, high = 0, len(origins) - 1  # the last segment that starts at or before `at`
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if origins[middle] <= at else (low, middle - 1)
-    begin, inside, kind = places[low]
-    if at == origins[low] or kind >= 0:
+    segment = bisect_right(origins, at) - 1
+    begin, inside, kind = places[segment]
+    if at == origins[segment] or kind >= 0:
         return begin
-    return inside + at - origins[low]
+    return inside + at - origins[segment]
 
 
 def _replaced(arrays: _Arrays, samples: NDArray[np.int64], others: _Arrays) -> _Arrays:
     """`arrays` with the given samples' tokens replaced by those of `others`."""
-    ids, lengths, trained = arrays
+    ids, lengths, codes = arrays
     stops = np.cumsum(lengths)
     other_stops = np.cumsum(others[1])
-    id_parts, flag_parts, at = [], [], 0
+    id_parts, code_parts, at = [], [], 0
     for place, sample in enumerate(samples.tolist()):
         begin, stop = int(stops[sample] - lengths[sample]), int(stops[sample])
         other = slice(int(other_stops[place] - others[1][place]), int(other_stops[place]))
         id_parts += [ids[at:begin], others[0][other]]
-        flag_parts += [trained[at:begin], others[2][other]]
+        code_parts += [codes[at:begin], others[2][other]]
         at = stop
     lengths = lengths.copy()
     lengths[samples] = others[1]
-    return np.concatenate([*id_parts, ids[at:]]), lengths, np.concatenate([*flag_parts, trained[at:]])
+    return np.concatenate([*id_parts, ids[at:]]), lengths, np.concatenate([*code_parts, codes[at:]])

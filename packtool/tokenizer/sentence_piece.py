@@ -12,7 +12,7 @@ import sentencepiece
 
 from packtool.errors import DataError
 from packtool.render.rendered import Rendered
-from packtool.tokenizer.base import AddedToken, EngineBatch, mark_trained
+from packtool.tokenizer.base import AddedToken, EngineBatch, mark
 from packtool.tokenizer.controls import ControlCutter
 
 __all__ = ["SentencePieceEngine", "read_model", "read_pieces"]
@@ -77,7 +77,7 @@ class SentencePieceEngine:
         encoded = iter(self._model.encode(texts, return_type="offset_mapping") if texts else [])
         ids: list[int] = []
         starts: list[int] = []
-        lengths, ranges, base = [], [], 0
+        lengths, changes, base = [], [], 0
         for rendered, (cut, _) in zip(batch, cuts, strict=True):
             before = len(ids)
             for start, _, kind in cut:
@@ -89,12 +89,12 @@ class SentencePieceEngine:
                     ids += piece["ids"]
                     starts += [base + start + begin for begin, _ in piece["offsets"]]
             lengths.append(len(ids) - before)
-            ranges += [(base + begin, base + end) for begin, end in rendered.trained]
+            changes += [(base + place, change) for place, change in rendered.changes()]
             base += len(rendered.text) + 1
         return EngineBatch(
             np.array(ids, np.uint32),
             np.array(lengths, np.int64),
-            mark_trained(np.array(starts, np.int64), np.array(ranges, np.int64).reshape(-1, 2)),
+            mark(np.array(starts, np.int64), np.array(changes, np.int64).reshape(-1, 2)),
             np.array([spelled for _, spelled in cuts], np.bool_),
         )
 

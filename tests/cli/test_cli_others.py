@@ -180,7 +180,7 @@ def test_show_of_ids_without_a_tokenizer(run, tmp_path):
         ran.out
         == """\
 ---- piece 0: record 0 (t.jsonl:1), slots 0..3, 3 tokens, 1 trained
-7 8[[9]]
+7 8[[ 9]]
 ---- 1 padding
 """
     )
@@ -192,11 +192,144 @@ def test_show_errors(run, dataset):
         assert (ran.code, ran.out) == (2, "")
         assert ran.err == f"error: there is no pack {number}\n\nhint: the packs are 0 to 2\n"
     ran = run("show", "none")
+    assert (ran.code, ran.out, ran.err) == (2, "", "error: `none`: no such file or folder\n")
+    ran = run("show")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: no input was given\n\nhint: name files, folders, globs, or `-` for standard input\n"
+    for name in ("a.jsonl", "none"):
+        ran = run("show", name, "--pack", 0)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == (
+            f"error: `--pack` is for a packed dataset, and `{name}` is none: there is no manifest.json in it\n\n"
+            "hint: `--take N` says how many records of an input to print\n"
+        )
+    ran = run("show", "--pack", 0)
+    assert ran.code == 2
+    assert ran.err.startswith("error: `--pack` is for a packed dataset, and none was named\n")
+    (dataset / "manifest.json").write_text("{}")
+    ran = run("show", "a.packed")
     assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: `[DIR]/a.packed/manifest.json`")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--take", 2], ["--kind", "text"], ["--columns", "text=a"], ["--text-by", "line"], ["--template", "alpaca"],
+        ["--tokenizer", "bytes"], ["--chat-template", "chatml"], ["--template-arg", "a=1"], ["--turn-end", "x"],
+        ["--date", "2026-01-31"], ["--train-template-text", "no"], ["--eos", "<eos>"],
+        ["--bos", "no"], ["--allow-special"], ["--train-on", "all"], ["--max-seq-len", 8], ["--overlong", "drop"],
+        ["--config", "c.yaml"], ["--json"],
+    ],
+    ids=lambda flags: flags[0],
+)  # fmt: skip
+def test_show_of_a_dataset_takes_nothing_that_is_for_inputs(run, dataset, flags):
+    ran = run("show", "a.packed", *flags)
+    assert (ran.code, ran.out) == (2, "")
+    name = {"--template-arg": "--template-args"}.get(flags[0], flags[0])
     assert ran.err == (
-        "error: `[DIR]/none` does not exist\n\n"
-        "hint: `packtool pack` writes the manifest last, when all the rest is there\n"
+        f"error: `{name}` is for records that are not packed, and `a.packed` is a packed dataset\n\n"
+        "hint: `--pack N` says which pack of it to print\n"
     )
+
+
+def test_show_of_records(run, tmp_path):
+    lines = ['{"prompt": "2+2=", "completion": "4"}', '{"prompt"', '{"prompt": "q", "completion": " "}',
+             '{"prompt": "é", "completion": "\\ud83d\\u001b[31m"}', '{"prompt": "q", "completion": "a"}']  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    ran = run("show", "a.jsonl", "--tokenizer", "bytes", "--take", 4, "--max-seq-len", 8)
+    assert (ran.code, ran.err) == (0, "note: kind `completion`: the records have `prompt`, `completion`\n")
+    assert (
+        ran.out
+        == """\
+---- a.jsonl, line 1: completion, 6 tokens, 2 trained
+2+2=[[4<eos>]]
+ids     50 43 50 61 52 258
+labels  -100 -100 -100 -100 52 258
+---- a.jsonl, line 2: completion, bad
+error: not JSON: Expecting ':' delimiter at column 10
+---- a.jsonl, line 3: completion, empty
+nothing in it to train on
+---- a.jsonl, line 4: completion, 11 tokens, 9 trained
+é[[\ufffd\\x1b[31m<eos>]]
+ids     195 169 239 191 189 27 91 51 49 109 258
+labels  -100 -100 239 191 189 27 91 51 49 109 258
+packing: longer than `max_seq_len` 8, so it is truncated: 3 tokens are lost
+warning: lone surrogates became U+FFFD
+"""
+    )
+    assert run("show", "a.jsonl", "--tokenizer", "bytes").out.count("----") == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
+
+
+def test_show_of_records_without_a_tokenizer_says_so(run, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [{"text": "a"}])
+    ran = run("show", "a.jsonl")
+    assert "note: NO TOKENIZER WAS NAMED: " in ran.err
+    assert ran.out.startswith("---- a.jsonl, line 1: text, 2 tokens, 1 trained\na[[<eos>]]\n")
+
+
+def test_show_of_records_as_json(run, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "q", "completion": "a"}\n{"prompt": "\\u0007"}\n')
+    ran = run("show", "a.jsonl", "--tokenizer", "bytes", "--json")
+    good, bad = map(json.loads, ran.out.splitlines())
+    assert good == {
+        "origin": "a.jsonl, line 1", "kind": "completion", "outcome": "sample", "ids": [113, 97, 258],
+        "labels": [-100, 97, 258], "parts": [[False, "q"], [True, "a<eos>"]], "warnings": [], "fate": "",
+        "problem": "", "hint": "",
+    }  # fmt: skip
+    assert (bad["outcome"], bad["ids"]) == ("bad", [])
+    assert bad["problem"] == "column `completion` is missing; the record's columns: `prompt`"
+
+
+def test_show_of_what_a_config_packs(run, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        write_lines(tmp_path / "in" / f"{name}.jsonl", [{"question": "q", "answer": name}])
+    (tmp_path / "in" / "c.yaml").write_text(
+        "inputs: [a.jsonl]\nmax_seq_len: 2\nworkers: 1\ntokenizer: bytes\n"
+        "columns: {prompt: question, completion: answer}\n"
+    )
+    ran = run("show", "--config", "in/c.yaml")
+    assert ran.code == 0
+    assert ran.out.startswith("---- a.jsonl, line 1: completion, 3 tokens, 2 trained\nq[[a<eos>]]\n")
+    assert ran.out.endswith("packing: longer than `max_seq_len` 2, so it is truncated: 1 tokens are lost\n")
+    ran = run("show", "in/b.jsonl", "--config", "in/c.yaml", "--max-seq-len", 3)
+    assert ran.out.startswith("---- b.jsonl, line 1: completion, 3 tokens, 2 trained\nq[[b<eos>]]\n")
+    assert "packing:" not in ran.out
+
+
+def test_show_takes_the_options_of_pack(run):
+    """What shapes a record must not be missing here when `pack` learns it."""
+    from typer.main import get_command
+
+    from packtool.cli.program import app
+
+    options = {name: {p.name for p in get_command(app).commands[name].params} for name in ("pack", "show")}
+    assert options["show"] - options["pack"] == {"what", "pack", "take"}
+    assert options["pack"] - options["show"] == {
+        "inputs", "out", "pad_id", "strategy", "split_across_packs", "shuffle", "seed", "limit", "max_packs",
+        "shard_size", "format", "compression", "on_bad", "max_lost", "strict", "root", "overwrite", "workers",
+        "dry_run", "quiet",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("take", [0, -1, "x"])
+def test_show_takes_at_least_one_record(run, tmp_path, take):
+    ran = run("show", "a.jsonl", "--take", take)
+    assert (ran.code, ran.out) == (2, "")
+    assert "'--take'" in ran.err
+
+
+def test_show_in_colour_on_a_terminal(run, tmp_path, monkeypatch):
+    import sys
+
+    write_lines(tmp_path / "a.jsonl", [{"text": "ab"}])
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    ran = run("show", "a.jsonl", "--tokenizer", "bytes")
+    assert "\na\x1b[32mb<eos>\x1b[0m\n" in ran.out
+    assert "[[" not in ran.out
 
 
 def test_ls(run):

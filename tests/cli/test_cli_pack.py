@@ -17,6 +17,7 @@ SUMMARY = """\
 3 records -> 2 samples -> 3 packs of 8
   fill       87.50% (21 tokens, 3 padding; 0.00% over the bound of 3 packs)
   trained    85.71% of the tokens; 5 / 6 / 7 targets a pack (min / median / max)
+  by role    text 21 tokens, 90.48% trained
   a pack     1 / 1 / 1 samples (min / median / max)
   packed     1 records split over several pieces
   empty      1 records; ledger.parquet lists them
@@ -57,6 +58,7 @@ def test_dry_run(run, tmp_path):
         == """\
 3 records -> 2 samples -> 3 packs of 8
   fill       87.50% (21 tokens, 3 padding; 0.00% over the bound of 3 packs)
+  by role    text 21 tokens, 90.48% trained
   a pack     1 / 1 / 1 samples (min / median / max)
   packed     1 records split over several pieces
   empty      1 records; ledger.parquet lists them
@@ -68,8 +70,8 @@ def test_dry_run(run, tmp_path):
 
 JSON_KEYS = {
     "content_sha256", "cut_targets", "fill", "kind", "lost", "lower_bound", "max_seq_len", "out", "outcomes", "packs",
-    "packs_without_target", "padding", "pieces", "reasons", "records", "samples", "samples_per_pack", "seconds", "size",
-    "targets_per_pack", "tokens", "trained", "trained_share", "warnings", "why",
+    "packs_without_target", "padding", "pieces", "reasons", "records", "roles", "samples", "samples_per_pack",
+    "seconds", "size", "targets_per_pack", "tokens", "trained", "trained_share", "warnings", "why",
 }  # fmt: skip
 
 
@@ -89,8 +91,8 @@ def test_json(run, tmp_path):
         "cut_targets": 1, "fill": 0.875, "kind": "text", "lost": {}, "lower_bound": 3, "max_seq_len": 8,
         "out": "[DIR]/a.packed", "outcomes": {"empty": 1, "packed": 2}, "packs": 3, "packs_without_target": 0,
         "padding": 3, "pieces": 3, "reasons": {"packed/split": 1}, "records": 3, "samples": 2,
-        "samples_per_pack": [1, 1.0, 1.0, 1], "targets_per_pack": [5, 6, 7], "tokens": 21, "trained": 18,
-        "trained_share": 18 / 21, "warnings": {}, "why": "the records have `text`",
+        "roles": {"text": [21, 19]}, "samples_per_pack": [1, 1.0, 1.0, 1], "targets_per_pack": [5, 6, 7],
+        "tokens": 21, "trained": 18, "trained_share": 18 / 21, "warnings": {}, "why": "the records have `text`",
     }  # fmt: skip
 
 
@@ -100,6 +102,7 @@ def test_json_and_quiet_and_dry_run(run, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     body = json.loads(ran.out)
     assert set(body) == JSON_KEYS
+    assert body["roles"] == {"text": [21, 19]}
     assert (body["out"], body["trained"], body["size"], body["content_sha256"]) == ("", None, 0, "")
 
 
@@ -124,6 +127,7 @@ def test_everything_the_summary_can_say(run, tmp_path):
 7 records -> 1 samples -> 1 packs of 8
   fill       100.00% (8 tokens, 0 padding; 0.00% over the bound of 1 packs)
   trained    87.50% of the tokens; 7 / 7 / 7 targets a pack (min / median / max)
+  by role    ids 18 tokens, 72.22% trained
   a pack     1 / 1 / 1 samples (min / median / max)
   packed     1 records cut at the pack's length, 1 tokens lost
   dropped    1 records without a trained token, 2 tokens lost
@@ -145,6 +149,7 @@ def test_advice_packs_without_target_and_warnings(run, tmp_path):
 3 records -> 3 samples -> 1 packs of 16
   fill       68.75% (11 tokens, 5 padding; 0.00% over the bound of 1 packs)
   trained    72.73% of the tokens; 8 / 8 / 8 targets a pack (min / median / max)
+  by role    text 11 tokens, 72.73% trained
   a pack     3 / 3 / 3 samples (min / median / max)
   training   a pack has 3.0 samples on average: divide the batch size by it to keep a step's tokens;
              at the old batch size an epoch has 3.0 times fewer, larger steps
@@ -271,7 +276,7 @@ USAGE = {
     "not a number": (["pack", "a", "--max-seq-len", "x"], "--max-seq-len", "x", "packtool pack"),
     "no value": (["pack", "a", "--max-seq-len"], "--max-seq-len", "requires an argument", "packtool pack"),
     "unknown command": (["unpack"], "No such command", "unpack", "packtool"),
-    "missing argument": (["show"], "Missing argument", "", "packtool show"),
+    "missing argument": (["verify"], "Missing argument", "", "packtool verify"),
     "too many": (["verify", "a", "b"], "unexpected extra argument", "b", "packtool verify"),
 }
 
@@ -353,12 +358,12 @@ def test_interrupted_and_terminated_in_process(run, tmp_path, monkeypatch):
 
 
 def test_template_arguments_are_json_or_text():
-    from packtool.cli.pack import _arguments
+    from packtool.cli.options import read_arguments
 
-    assert _arguments(None) is None
-    assert _arguments(["a=false", "b=1", "c=no", 'd={"x": [1]}', "e=", 'f="2"', "g=x=y"]) == {
+    assert read_arguments(None) is None
+    assert read_arguments(["a=false", "b=1", "c=no", 'd={"x": [1]}', "e=", 'f="2"', "g=x=y"]) == {
         "a": False, "b": 1, "c": "no", "d": {"x": [1]}, "e": "", "f": "2", "g": "x=y",
     }  # fmt: skip
     for wrong in ("a", "=1"):
         with pytest.raises(UsageError, match=f"^`--template-arg {wrong}`: expected name=value$"):
-            _arguments([wrong])
+            read_arguments([wrong])

@@ -2,6 +2,7 @@
 # ruff: noqa: E501  a template or a conversation reads best on one line
 
 import json
+from datetime import date
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from transformers import AutoTokenizer
 
 import packtool
 from packtool.errors import DataError, UsageError
+from packtool.job import read_config, run, settings_from
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "world"}]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
@@ -33,6 +35,13 @@ def folder(path, *, template=None, more=None, **config):
         (path / "additional_chat_templates").mkdir(exist_ok=True)
         (path / "additional_chat_templates" / f"{name}.jinja").write_text(text)
     return path
+
+
+def again(out, tmp_path, **more):
+    """The dataset made again from its settings."""
+    values = {**read_config(out / "settings.yaml"), "root": str(tmp_path), "out": str(tmp_path / "again"), **more}
+    run(settings_from(values), progress=lambda *_: None, notice=lambda text: None)
+    return tmp_path / "again"
 
 
 def decoded(path, found):
@@ -66,11 +75,7 @@ def test_arguments_reach_the_template_and_are_recorded(tmp_path):
 def test_a_dataset_with_arguments_is_made_again_from_its_settings(tmp_path):
     where = folder(tmp_path / "tok", template="{{ x }}" + MARKED)
     _, out = pack(tmp_path, [{"messages": TURNS}], tokenizer=where, template_args={"x": "1"})
-    from packtool.job import read_config, run, settings_from
-
-    values = {**read_config(out / "settings.yaml"), "root": str(tmp_path), "out": str(tmp_path / "again")}
-    run(settings_from(values), progress=lambda *_: None, notice=lambda text: None)
-    assert tree(tmp_path / "again") == tree(out)
+    assert tree(again(out, tmp_path)) == tree(out)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +95,17 @@ def test_arguments_that_are_refused(tmp_path, arguments, words):
     assert words in str(caught.value)
 
 
-def test_arguments_are_for_conversations(tmp_path):
-    with pytest.raises(
-        UsageError, match="`--template-arg` is for conversations, and these records are of the kind `text`"
-    ):
-        pack(tmp_path, [{"text": "a"}], template_args={"x": 1})
+@pytest.mark.parametrize(
+    ("flag", "given"),
+    [
+        ("--template-arg", {"template_args": {"x": 1}}),
+        ("--turn-end", {"turn_end": "\n"}),
+        ("--date", {"date": "2024-07-05"}),
+    ],
+)
+def test_flags_for_templates_are_for_conversations(tmp_path, flag, given):
+    with pytest.raises(UsageError, match=f"`{flag}` is for conversations, and these records are of the kind `text`"):
+        pack(tmp_path, [{"text": "a"}], **given)
 
 
 DEFAULT, FOR_TOOLS = "D" + MARKED, "T{{ tools | length }}" + MARKED
@@ -152,7 +163,9 @@ def test_a_tool_template_that_is_refused_hurts_only_records_with_tools(tmp_path)
         tmp_path / "tok", template=DEFAULT, more={"tool_use": CHAT.replace("+ '<|turn|>' }}", "+ 'stop' }}")}
     )
     assert len(packed(tmp_path, [{"messages": TURNS}], tokenizer=where)) == 1
-    with pytest.raises(DataError, match=r"`tool_use` template of the tokenizer.* without an added token"):
+    with pytest.raises(
+        DataError, match=r"the tokenizer's chat template `tool_use` ends an assistant turn without an added token"
+    ):
         pack(tmp_path, [{"messages": TURNS, "tools": TOOLS}], tokenizer=where)
 
 
@@ -187,3 +200,112 @@ def test_a_last_turn_that_is_switched_off_leaves_the_record_without_a_target(tmp
 def test_last_is_for_conversations(tmp_path):
     with pytest.raises(UsageError, match="`--train-on last` is for conversations, and these records are of the kind"):
         pack(tmp_path, [{"prompt": "a", "completion": "b"}], train_on="last")
+
+
+WORDS = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
+
+
+def test_a_turn_end_of_text_is_trained_recorded_and_used_for_tools_too(tmp_path):
+    where = folder(tmp_path / "tok", template=WORDS, more={"tool_use": "T" + WORDS})
+    records = [{"messages": LONG}, {"messages": TURNS, "tools": TOOLS}]
+    with pytest.raises(UsageError, match="ends an assistant turn without an added token"):
+        pack(tmp_path, records, tokenizer=where)
+    _, out = pack(tmp_path, records, tokenizer=where, turn_end="\n")
+    assert decoded(where, samples(out)) == {
+        0: (
+            "user: Hello\nassistant: world\nuser: one\nassistant: two\n",
+            "assistant: world\nassistant: two\n",  # without a generation prompt the header is the model's
+        ),
+        1: ("Tuser: Hello\nassistant: world\n", "assistant: world\n"),
+    }
+    assert yaml.safe_load((out / "settings.yaml").read_text())["turn_end"] == "\n"
+    assert json.loads((out / "manifest.json").read_text())["settings"]["turn_end"] == "\n"
+    assert tree(again(out, tmp_path)) == tree(out)
+
+
+DATED = "{{ strftime_now('%Y-%m-%d %H:%M:%S ') }}" + MARKED
+
+
+@pytest.fixture
+def on_the_day(monkeypatch):
+    """A function that sets the day that runs take place on."""
+
+    def put(text):
+        class Day(date):
+            @classmethod
+            def today(cls):
+                return date.fromisoformat(text)
+
+        monkeypatch.setattr("packtool.job.prepare.date", Day)
+
+    return put
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_day_of_the_run_is_recorded_where_the_template_asks_for_it(tmp_path, on_the_day, workers):
+    where = folder(tmp_path / "tok", template=DATED)
+    on_the_day("2024-07-05")
+    _, out = pack(tmp_path, [{"messages": TURNS}], tokenizer=where, workers=workers)
+    assert decoded(where, samples(out))[0][0].startswith("2024-07-05 00:00:00 <|begin|>")
+    assert yaml.safe_load((out / "settings.yaml").read_text())["date"] == "2024-07-05"
+    assert json.loads((out / "manifest.json").read_text())["settings"]["date"] == "2024-07-05"
+    on_the_day("2031-01-01")
+    assert tree(again(out, tmp_path)) == tree(out)
+    assert tree(again(out, tmp_path, overwrite=True, date="2024-07-06")) != tree(out)
+
+
+def test_a_given_date_is_the_same_on_any_day(tmp_path, on_the_day):
+    where = folder(tmp_path / "tok", template="D" + MARKED, more={"tool_use": DATED})
+    records = [{"messages": TURNS, "tools": TOOLS}, {"messages": TURNS}]
+    made = []
+    for day in ("2024-07-05", "2031-01-01"):
+        on_the_day(day)
+        made.append(pack(tmp_path, records, name="same", tokenizer=where, date="2023-02-01T04:05:06")[1])
+        made[-1] = decoded(where, samples(made[-1])), tree(made[-1])
+    assert made[0] == made[1]
+    assert made[0][0][0][0].startswith("2023-02-01 04:05:06 <|begin|>")
+    assert yaml.safe_load(made[0][1]["settings.yaml"])["date"] == "2023-02-01T04:05:06"
+
+
+def test_no_date_is_recorded_where_the_template_does_not_ask(tmp_path, on_the_day):
+    where = folder(tmp_path / "tok", template=MARKED)
+    made = []
+    for day in ("2024-07-05", "2031-01-01"):
+        on_the_day(day)
+        made.append(tree(pack(tmp_path, [{"messages": TURNS}], name="same", tokenizer=where)[1]))
+    assert made[0] == made[1]
+    assert b"date" not in made[0]["settings.yaml"]
+    assert tree(pack(tmp_path, [{"messages": TURNS}], name="same", tokenizer=where, date="2020-01-01")[1]) == made[0]
+
+
+ADDS = (
+    "{% for m in messages %}{{ '<|begin|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ '<think></think>Well, ' + m.content + '<|turn|>' }}{% endgeneration %}{% else %}{{ m.content + '<|turn|>' }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [ADDS, ADDS.replace("{% generation %}", "").replace("{% endgeneration %}", "")])
+def test_text_that_the_template_adds_is_trained_or_not(tmp_path, template):
+    if "generation" not in template:  # what a header shares with the generation prompt is no one's to train
+        template += "{% if add_generation_prompt %}<|begin|>assistant:{% endif %}"
+    where = folder(tmp_path / "tok", template=template)
+    records = [{"messages": TURNS}, {"prompt": TURNS[:1], "completion": TURNS[1:]}]
+    for record in records:
+        trained = {}
+        for choice in ("yes", "no"):
+            _, out = pack(tmp_path, [record], tokenizer=where, train_template_text=choice)
+            ids, labels = samples(out)[0]
+            trained[choice] = decoded(where, samples(out))[0][1]
+            manifest = json.loads((out / "manifest.json").read_text())
+            assert manifest["settings"]["train_template_text"] == choice
+            assert yaml.safe_load((out / "settings.yaml").read_text())["train_template_text"] == choice
+            assert all(label in (-100, token) for token, label in zip(ids, labels, strict=True))
+        assert trained == {"yes": "<think></think>Well, world<|turn|>", "no": "world<|turn|>"}
+
+
+@pytest.mark.parametrize("record", [{"text": "a"}, {"prompt": "a", "completion": "b"}])
+def test_template_text_is_for_conversations(tmp_path, record):
+    words = "`--train-template-text no` is for conversations, and these records are of the kind"
+    with pytest.raises(UsageError, match=words):
+        pack(tmp_path, [record], train_template_text="no")
+    assert pack(tmp_path, [record, record], train_template_text="yes", bos="yes")[0].samples == 2

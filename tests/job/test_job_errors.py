@@ -209,6 +209,14 @@ WRONG_REQUESTS = {
               ""),
     "shard_size": ({"shard_size": "big"}, "`shard_size`: expected a size such as 512MB or 1GiB, got `big`", ""),
     "shard_size of nothing": ({"shard_size": "0MB"}, "`shard_size`: expected at least one byte, got `0MB`", ""),
+    "train_template_text": (
+        {"train_template_text": "maybe"}, "`train_template_text`: expected one of `yes`, `no`, got `maybe`", "",
+    ),
+    "all, but not what the template wrote": (
+        {"train_template_text": "no", "train_on": "all"},
+        "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
+        "leave one of them out",
+    ),
     "split needs greedy": (
         {"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `ffd`",
         "only packs that keep the order can go on where the last one ended",

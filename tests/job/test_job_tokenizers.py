@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import tokenizers
-from job_helpers import SAMPLES, TINY_CONFIG, expected_labels, ledger_rows, pack, packed, tiny_bpe
+from job_helpers import SAMPLES, TINY_CONFIG, expected_labels, ledger_rows, pack, packed, samples, tiny_bpe
 from tokenizers import models, pre_tokenizers, trainers
 
 import packtool
@@ -60,15 +60,23 @@ def check_against(encode, folder, tokenizer, *, bos: list[int], eos: int, eos_to
     cut = list(pairs())
     straddling = 0
     records = [{"prompt": prompt, "completion": completion} for prompt, completion in cut]
-    found = packed(folder, records, tokenizer=tokenizer, eos=eos_token)
+    summary, out = pack(folder, records, tokenizer=tokenizer, eos=eos_token)
+    found = samples(out)
     assert len(found) == len(cut)
+    roles: dict[str, list[int]] = {}  # role -> [tokens, trained tokens]
     for number, (prompt, completion) in enumerate(cut):
         inner, starts = encode(prompt + completion)
         ids = [*bos, *inner, eos]
         trained = [False] * len(bos) + [start >= len(prompt) for start in starts] + [True]
-        assert found[number] == (ids, expected_labels(ids, trained)), (prompt, completion)
+        labels = expected_labels(ids, trained)
+        assert found[number] == (ids, labels), (prompt, completion)
+        owners = ["template"] * len(bos) + ["prompt" if start < len(prompt) else "completion" for start in starts]
+        for owner, label in zip([*owners, "completion"], labels, strict=True):
+            counts = roles.setdefault(owner, [0, 0])
+            counts[0], counts[1] = counts[0] + 1, counts[1] + (label != N)
         straddling += len(prompt) not in (0, *starts)
     assert straddling > 10, "the samples are meant to have tokens that straddle the boundary"
+    assert summary.roles == roles
 
 
 @pytest.fixture

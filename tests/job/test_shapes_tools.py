@@ -51,6 +51,61 @@ def test_h_one_call_one_text(name):
     assert trained({"messages": [ASK, CALLS[name]]}) == SHOWN
 
 
+def in_json(name, **more):
+    return {"from": "function_call", "value": json.dumps({"name": name, "arguments": {}}), **more}
+
+
+def shown(*names):
+    return (
+        "\n".join(f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>' for name in names)
+        + "<|im_end|>"
+    )
+
+
+RESULT, SAYS = {"from": "observation", "value": "1"}, {"from": "gpt", "value": "a"}
+IN_A_ROW = {
+    "two": ([in_json("f"), in_json("g"), RESULT, RESULT, SAYS], [shown("f", "g"), "a<|im_end|>"]),
+    "three": ([in_json("f"), in_json("g"), in_json("h")], [shown("f", "g", "h")]),
+    "crossbreeds": ([in_json("f"), {"role": "tool_call", "content": {"name": "g"}}], [shown("f", "g")]),
+    "a list and one": (
+        [{"from": "function_call", "value": [{"name": "f"}, {"name": "g"}]}, in_json("h")], [shown("f", "g", "h")],
+    ),
+    "results between": ([in_json("f"), RESULT, in_json("g"), RESULT], [shown("f"), shown("g")]),
+    "words before": ([SAYS, in_json("f"), in_json("g")], ["a<|im_end|>", shown("f", "g")]),
+    "words after": ([in_json("f"), SAYS], [shown("f"), "a<|im_end|>"]),
+    "OpenAI's turns stay apart": (
+        [says(tool_calls=[{"name": "f"}]), says(tool_calls=[{"name": "g"}]), in_json("h")],
+        [shown("f"), shown("g"), shown("h")],
+    ),
+    "thoughts of its own": (
+        [in_json("f", reasoning_content="x"), in_json("g"), in_json("h", reasoning_content="y")],
+        ["<think>\nx\n</think>\n\n" + shown("f", "g"), "<think>\ny\n</think>\n\n" + shown("h")],
+    ),
+    "both off": ([in_json("f", weight=0), in_json("g", train=False), SAYS], ["a<|im_end|>"]),
+    "on, and nothing said": ([in_json("f", weight=1), in_json("g"), SAYS], [shown("f", "g"), "a<|im_end|>"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_A_ROW)
+def test_h_calls_in_a_row_are_one_turn(name):
+    turns, expected = IN_A_ROW[name]
+    assert trained({"conversations": [ASK, *turns]}, {"messages": "conversations"}) == "|".join(expected)
+
+
+def test_h_calls_in_a_row_by_hand():
+    made = read_conversation([ASK, in_json("f", id=1), in_json("g", id=2, step="x"), RESULT, RESULT], {})
+    calls = [{"type": "function", "function": {"name": name, "arguments": {}}} for name in "fg"]
+    result = {"role": "tool", "content": "1"}
+    assert made.items == (
+        ASK, {"role": "assistant", "content": "", "tool_calls": calls, "id": 1, "step": "x"}, result, result,
+    )  # fmt: skip
+    assert made.switches == (None,) * 4
+
+
+def test_h_a_switch_on_one_call_is_the_turn_s():
+    assert read_conversation([in_json("f"), in_json("g", weight=1), in_json("h")], {}).switches == (True,)
+
+
 @pytest.mark.parametrize("value", ["print(1)", "5", "[1]", '"x"', "{broken", '{"x": NaN}'])
 def test_h_arguments_that_are_no_object_stay_as_they_are(value):
     made = read_conversation([says(tool_calls=function(value))], {}).items[0]
@@ -113,6 +168,14 @@ REFUSED = {
         {"messages": [ASK, {"from": "function_call", "value": ""}]},
         "message 1 is a function call without a call, expected JSON with `name`, `arguments`",
     ),
+    "calls of one turn, one off": (
+        {"messages": [ASK, in_json("f"), in_json("g", weight=0)]},
+        "message 2 is a call of the same turn as message 1, and one says to train it, the other not to",
+    ),
+    "calls of one turn, one on": (
+        {"messages": [ASK, in_json("f", masked=True), in_json("g", train=1)]},
+        "message 2 is a call of the same turn as message 1, and one says to train it, the other not to",
+    ),
     "both": (
         {"messages": [ASK, says(tool_calls=function({}), function_call={"name": "g"})]},
         "message 1 has `tool_calls` and `function_call`, expected one of them",
@@ -150,9 +213,9 @@ ABSENT_ONLY = (
 
 
 def test_h_the_spelling_is_the_template_s():
-    assert spelling_of(CHATML) == Spelling()
-    assert spelling_of(template(JOINS_TEXT)) == Spelling(as_text=True)
-    assert spelling_of(template(ABSENT_ONLY)) == Spelling(absent=True, beside_text=False)
+    assert spelling_of(CHATML) == Spelling("null")
+    assert spelling_of(template(JOINS_TEXT)) == Spelling("text", as_text=True)
+    assert spelling_of(template(ABSENT_ONLY)) == Spelling("missing", beside_text=False)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -239,6 +239,11 @@ def check_run(records, keywords, path, offsets, out):
     assert len(data) == (keywords["max_packs"] if limited else wanted)
     packs = [as_lists(data[i]) for i in range(len(data))]
 
+    # Every token made counts for one role.
+    made, on = sum(len(sample.ids) for sample in samples), sum(sum(sample.trained) for sample in samples)
+    assert [sum(counts) for counts in zip(*summary.roles.values(), strict=True)] == [made, on]
+    assert summary.roles.keys() <= {"text": {"text"}, "tokens": {"ids"}}.get(kind, {"prompt", "completion"})
+
     # Tokens in = tokens packed + tokens lost, and every row says why.
     for row, sample, (front, reason) in zip(rows, samples, kept, strict=True):
         places = list(zip(row["packs"], row["starts"], row["sample_starts"], row["lengths"], strict=True))

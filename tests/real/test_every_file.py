@@ -41,6 +41,13 @@ REFUSED = {
 }  # fmt: skip
 
 
+def check_roles(summary):
+    """Every token made is somebody's, and what the model does not say is not trained."""
+    assert sum(tokens for tokens, _ in summary.roles.values()) == summary.tokens + sum(summary.lost.values())
+    said = {role for role, (_, trained) in summary.roles.items() if trained}
+    assert said == {{"chat": "assistant", "text": "text"}.get(summary.kind, "completion")}
+
+
 def test_no_file_is_left_out(shared):
     there = {path.relative_to(shared / "data").as_posix() for path in (shared / "data").rglob("*") if path.is_file()}
     assert there - {"INDEX.md"} == set(PACKED) | set(REFUSED)
@@ -53,6 +60,7 @@ def test_packed(shared, tmp_path, name):
         [shared / "data" / name], out=tmp_path / "out", max_seq_len=40_000, tokenizer="bytes", workers=1
     )
     assert (summary.kind, summary.outcomes) == (kind, outcomes)
+    check_roles(summary)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -69,9 +77,11 @@ def test_refused(shared, tmp_path, name):
     "name",
     [name for name, (kind, _) in PACKED.items() if kind == "chat" and not name.startswith("openai-cookbook/toy")],
 )
-def test_chats_with_the_template_of_qwen3(shared, tmp_path, name):
+@pytest.mark.parametrize("train_on", ["completion", "last"])
+def test_chats_with_the_template_of_qwen3(shared, tmp_path, name, train_on):
     summary = packtool.pack(
         [shared / "data" / name], out=tmp_path / "out", max_seq_len=8192, tokenizer=shared / "tokenizers" / "qwen3",
-        workers=1,
+        train_on=train_on, workers=1,
     )  # fmt: skip
     assert summary.outcomes == PACKED[name][1]
+    check_roles(summary)

@@ -79,6 +79,7 @@ def test_chat_ids_are_those_of_apply_chat_template_and_only_assistants_are_train
     )
     assert summary.kind == "chat"
     assert summary.outcomes == {"packed": 500}
+    assert {role for role, (_, trained) in summary.roles.items() if trained} == {"assistant"}
     found = samples(tmp_path / "out")
     end = {"qwen3": "<|im_end|>", "deepseek_v3": "<｜end▁of▁sentence｜>"}[tokenizer]
     for number, record in enumerate(records):

@@ -35,7 +35,7 @@ def unmarked(source):
 
 
 def make(source, name="t", added=ADDED, special=SPECIAL, **more):
-    return ChatTemplate(source, name=name, added_tokens=added, special=special, **more)
+    return ChatTemplate(source, name=f"chat template `{name}`", added_tokens=added, special=special, **more)
 
 
 @cache

@@ -47,10 +47,9 @@ def test_a_template_that_cannot_be_told_is_refused_by_name_with_the_reason(reaso
     assert caught.value.message.startswith(
         "cannot tell what the assistant writes: chat template `their.jinja` " + reason
     )
-    assert (
-        caught.value.hint
-        == "mark what the assistant writes with `{% generation %}` and `{% endgeneration %}` in the template"
-    )
+    marks = "mark what the assistant writes with `{% generation %}` and `{% endgeneration %}` in the template"
+    of_end = reason.startswith("ends an assistant turn with")
+    assert caught.value.hint == marks + (", or name what ends an assistant turn: `--turn-end TEXT`" if of_end else "")
 
 
 def test_a_template_that_insists_on_a_system_turn_is_calibrated_with_one():

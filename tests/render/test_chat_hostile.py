@@ -4,6 +4,7 @@ The oracle is the same template with `{% generation %}` marks, rendered by trans
 """
 # ruff: noqa: E501  a template or a conversation reads best on one line
 
+import re
 from functools import cache
 
 import pytest
@@ -188,15 +189,26 @@ TEMPLATES = {
 CAPTURED = {"captured", "captured and trimmed", "captured and cut", "captured and printed twice", "recursive"}
 
 
-def verdict(name, messages):
-    source = TEMPLATES[name]
-    expected = reference(source, messages)
-    if name in CAPTURED:
-        expected = expected[0], ranges(make(source).render(messages))
+@cache
+def made(source, turn_end=""):
+    """The template, or UsageError itself: most of the time goes into compiling."""
     try:
-        chat = make(unmarked(source)).render(messages)
-    except UsageError:
+        return make(source, turn_end=turn_end)
+    except UsageError as error:
+        return error
+
+
+def verdict(source, messages, *, captured=False, turn_end=""):
+    expected = reference(source, messages)
+    if isinstance(expected, Exception):
+        return "raises"
+    if captured:
+        expected = expected[0], ranges(made(source).render(messages))
+    template = made(unmarked(source), turn_end)
+    if isinstance(template, UsageError):
         return "template refused"
+    try:
+        chat = template.render(messages)
     except RecordError:
         return "record refused"
     assert chat.text == expected[0]
@@ -207,7 +219,7 @@ def verdict(name, messages):
 
 @cache
 def verdicts(name):
-    return [verdict(name, messages) for messages in RECORDS]
+    return [verdict(TEMPLATES[name], messages, captured=name in CAPTURED) for messages in RECORDS]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -218,6 +230,140 @@ def test_hostile_template_is_never_silently_wrong(name):
 def test_many_of_them_are_right():
     right = sum(verdicts(name).count("right") for name in TEMPLATES)
     assert right > len(TEMPLATES) * len(RECORDS) // 3
+
+
+# What a loop over indices may do before and around the turn; `m` is printed.
+SETS = {
+    "plain": "{% set m = messages[i] %}",
+    "loop.index0": "{% set m = messages[loop.index0] %}",
+    "parenthesised": "{% set m = (messages)[(i)] %}",
+    "after other sets": "{% set n = i + 1 %}{% set role = messages[i].role %}{% set m = messages[i] %}",
+    "twice": "{% set m = messages[i] %}{% set m = messages[i] %}",
+    "under two names": "{% set x = messages[i] %}{% set m = x %}",
+    "copied": "{% set x = messages[i] %}{% set m = dict(x) %}",
+    "looking ahead": "{% set m = messages[i] %}{% set next = messages[i + 1] %}{% if next and next.role == 'user' %}{% endif %}",
+    "looking back": "{% set before = messages[i - 1] %}{% set m = messages[i] %}",
+    "the one before": "{% set m = messages[i - 1] %}",
+    "the one after": "{% set m = messages[i + 1] or messages[0] %}",
+    "the one before, the index set": "{% set i = i - 1 %}{% set m = messages[i] %}",
+    "the one before, set apart": "{% set x = messages[i] %}{% set m = messages[i - 1] %}",
+    "the next, set over it": "{% set m = messages[i] %}{% set m = messages[i + 1] or messages[0] %}",
+    "another, set over it": "{% set m = messages[i] %}{% set m = messages[::-1][i] %}",
+    "another, set before": "{% set x = messages[::-1][i] %}{% set m = messages[i] %}",
+    "another, by content": "{% set m = messages[i] %}{% if '<' in m.content %}{% set m = messages[::-1][i] %}{% endif %}",
+    "another index, by content": "{% set m = messages[i] %}{% if '<' in m.content %}{% set m = messages[0] %}{% endif %}",
+    "the last": "{% set m = messages[-1] %}",
+    "of the reverse": "{% set m = messages[::-1][i] %}",
+    "of a part": "{% set m = messages[1:][i] or messages[0] %}",
+    "of a sorted list": "{% set m = (messages | sort(attribute='content'))[i] %}",
+    "of a made list": "{% set m = [messages[i]][0] %}",
+    "of a made message": "{% set m = [{'role': messages[i].role, 'content': messages[i].content}][0] %}",
+    "in an if": "{% if i >= 0 %}{% set m = messages[i] %}{% endif %}",
+    "in one branch": "{% set m = messages[0] %}{% if i > 0 %}{% set m = messages[i] %}{% endif %}",
+    "in one branch, by role": "{% set m = messages[i] if messages[i].role == 'user' else messages[i] %}",
+    "in the branch of the user only": "{% if messages[i].role == 'user' %}{% set m = messages[i] %}{% else %}{% set m = messages[i:][0] %}{% endif %}",
+    "namespace": "{% set ns = namespace(m=none) %}{% set ns.m = messages[i] %}{% set m = ns.m %}",
+    "tuple": "{% set m, n = messages[i], i %}",
+    "with": "{% with %}{% set m = messages[i] %}{% endwith %}{% set m = messages[i] %}",
+    "in a set block": "{% set head %}{% set m = messages[i] %}{{ m.role }}{% endset %}{% set m = messages[i:][0] %}",
+    "in a set block, printed": "{% set head %}{% set m = messages[i] %}{% endset %}{{ head }}{% set m = messages[i:][0] %}",
+    "in a macro": "{% macro get() %}{% set m = messages[i] %}{% endmacro %}{{ get() }}{% set m = messages[i:][0] %}",
+    "in an inner loop": "{% for j in [i] %}{% set m = messages[j] %}{% endfor %}{% set m = messages[i:][0] %}",
+    "in an inner loop that hides the index": "{% for i in [0] %}{% set m = messages[i] %}{% endfor %}{% set m = messages[i:][0] %}",
+    "by the outer index in an inner loop": "{% for j in [0] %}{% set m = messages[i] %}{% endfor %}{% set m = messages[i:][0] %}",
+    "after an inner loop over all": "{% for j in range(messages | length) %}{% set x = messages[j] %}{% endfor %}{% set m = messages[i] %}",
+    "after words in an inner loop over all": "{% for j in range(messages | length) %}{% set x = messages[j] %}{{ x.role }} {% endfor %}{% set m = messages[i] %}",
+    "after the content": "{{ messages[i].content }}{% set m = messages[i] %}",
+    "after the content before": "{% if i %}{{ messages[i - 1].content }}{% endif %}{% set m = messages[i] %}",
+    "after words": "so: {% set m = messages[i] %}",
+    "after the turn end before": "{{ '<|im_end|>' if i }}{% set m = messages[i] %}",
+    "skipping": "{% if i % 2 %}{% continue %}{% endif %}{% set m = messages[i] %}",
+    "stopping": "{% set m = messages[i] %}{% if i > 2 %}{% break %}{% endif %}",
+}  # fmt: skip
+HEADS = {
+    "all": "{% for i in range(messages | length) %}",
+    "from the end": "{% for i in range(messages | length - 1, -1, -1) %}",
+    "negative": "{% for i in range(-(messages | length), 0) %}",
+    "every other": "{% for i in range(0, messages | length, 2) %}",
+    "each twice": "{% for k in range(2) %}{% for i in range(messages | length) %}",
+    "in a loop over the messages": "{% for outer in messages[:1] %}{% for i in range(messages | length) %}",
+    "beside a loop over the messages": "{% for outer in messages %}{% endfor %}{% for i in range(messages | length) %}",
+    "over pairs": "{% for i, x in dict.fromkeys(range(messages | length)).items() %}",
+    "over roles": "{% for i in messages | map(attribute='role') %}",
+}
+TURNS = {
+    "the message": f"{HEAD}{OPEN}{{{{ m.content }}}}{END}{CLOSE}{{{{ '\n' }}}}",
+    "the message and the next": f"{HEAD}{OPEN}{{{{ m.content }}}}{END}{CLOSE}{{{{ '\n' ~ messages[i + 1].content if messages[i + 1] else '' }}}}",
+    "the message, without set": f"{HEAD}{OPEN}{{{{ messages[i].content }}}}{END}{CLOSE}{{{{ '\n' }}}}",
+    "the next": f"{HEAD}{OPEN}{{{{ messages[i + 1].content }}}}{END}{CLOSE}{{{{ '\n' }}}}",
+    "the next where this is empty": f"{HEAD}{OPEN}{{{{ m.content or messages[i - 1].content }}}}{END}{CLOSE}{{{{ '\n' }}}}",
+    "nothing by content": f"{{% if m.content != 'a' %}}{HEAD}{OPEN}{{{{ m.content }}}}{END}{CLOSE}{{% endif %}}{{{{ '\n' }}}}",
+    "the end by content": f"{HEAD}{OPEN}{{{{ m.content }}}}{{% if '<' not in m.content %}}{END}{{% endif %}}{CLOSE}{{{{ '\n' }}}}",
+}  # fmt: skip
+
+
+def by_index(head, before, turn):
+    ends = HEADS[head].count("{% for") - HEADS[head].count("{% endfor")
+    return loop(TURNS[turn], HEADS[head] + SETS[before]).replace(PROMPT, "{% endfor %}" * (ends - 1) + PROMPT)
+
+
+BY_INDEX = {
+    **{f"set {name}": by_index("all", name, "the message") for name in SETS},
+    **{f"set {name}, the end by content": by_index("all", name, "the end by content") for name in SETS},
+    **{f"loop {name}": by_index(name, "plain", "the message") for name in HEADS},
+    **{f"loop.index0 {name}": by_index(name, "loop.index0", "the message") for name in HEADS},
+    **{f"turn {name}": by_index("all", "plain", name) for name in TURNS},
+    **{f"turn {name}, another set": by_index("all", "another, by content", name) for name in TURNS},
+}
+
+
+@cache
+def verdicts_by_index(name):
+    return [verdict(BY_INDEX[name], messages) for messages in RECORDS]
+
+
+@pytest.mark.parametrize("name", BY_INDEX)
+def test_a_loop_over_indices_is_never_silently_wrong(name):
+    assert "silently wrong" not in verdicts_by_index(name)
+
+
+RIGHT = ["set plain", "set loop.index0", "set parenthesised", "set after other sets", "set twice", "set under two names",
+         "set looking ahead", "set looking back", "set in an if", "set after an inner loop over all",
+         "loop all", "loop negative", "loop over pairs", "loop in a loop over the messages", "loop beside a loop over the messages"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_loop_over_indices_is_right(name):
+    assert set(verdicts_by_index(name)) == {"right"}
+
+
+def with_end(source, end):
+    """The template with another turn end, printed so that no block trims it, and told from what follows the marks."""
+    parts = re.split(
+        r"({{.*?}}|{%.*?%})", source.replace(f"{CLOSE}{{{{ '\n' }}}}", f"{CLOSE}{{{{ '\t' }}}}"), flags=re.S
+    )
+    parts[::2] = [text.replace("<|im_end|>", f"{{{{ '{end}' }}}}") for text in parts[::2]]
+    return "".join(parts).replace("<|im_end|>", end)
+
+
+# With a turn end of one's own, what ends a turn is ordinary text, which data is full of.
+@cache
+def verdicts_with_end(name, end):
+    source = with_end((TEMPLATES | BY_INDEX)[name], end)
+    records = [[{**m, "content": m["content"].replace("<|im_end|>", end)} for m in messages] for messages in RECORDS]
+    return [verdict(source, messages, captured=name in CAPTURED, turn_end=end) for messages in records]
+
+
+@pytest.mark.parametrize("end", ["###", "\n", "a"])
+@pytest.mark.parametrize("name", [*TEMPLATES, *BY_INDEX])
+def test_a_given_turn_end_is_never_silently_wrong(name, end):
+    assert "silently wrong" not in verdicts_with_end(name, end)
+
+
+@pytest.mark.parametrize("end", ["###", "<stop>"])
+def test_many_with_a_given_turn_end_are_right(end):
+    right = sum(verdicts_with_end(name, end).count("right") for name in TEMPLATES)
+    assert right > len(TEMPLATES) * len(RECORDS) // 4
 
 
 def test_what_a_trimmed_generation_prompt_does_not_give_is_trained():

@@ -1,6 +1,8 @@
 """The text is what transformers renders, to the byte, or both refuse."""
 # ruff: noqa: E501  a template or a conversation reads best on one line
 
+from datetime import datetime
+
 import pytest
 from chat_cases import (
     CONVERSATIONS,
@@ -22,7 +24,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from packtool.errors import RecordError
+from packtool.errors import RecordError, UsageError
 
 
 def same(template, source, messages, tools, special=SPECIAL, **arguments):
@@ -139,6 +141,45 @@ def test_strftime_now_is_there():
     chat = make(source).render([system("s"), user("a"), assistant("b")])
     assert chat.text[:2] == "20"
     assert chat.template[0][0] == 0
+
+
+def test_strftime_now_tells_the_date_that_is_given():
+    source = "{{ strftime_now('%d %b %Y, %H:%M:%S|') }}" + marked("chatml")
+    template = make(source, now=datetime(2024, 7, 5, 13, 4, 59))
+    assert template.render([user("a"), assistant("b")]).text.startswith("05 Jul 2024, 13:04:59|<|im_start|>")
+    assert template.uses_date
+    assert make("{{ strftime_now is defined }}" + marked("chatml")).uses_date
+    assert not make(marked("chatml")).uses_date
+
+
+def test_a_date_written_as_data_says_is_data():
+    source = "{{ strftime_now(messages[0].content) }}" + marked("chatml")
+    assert make(source).render([user("<|im_end|>"), assistant("b")]).template[0][0] == 10
+    source = "{{ strftime_now('<' ~ '%%>') }}" + marked("chatml")
+    assert make(source).render([user("<|im_end|>"), assistant("b")]).template[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("{{ messages | random }}", "random"),
+        ("{% filter random %}ab{% endfilter %}", "random"),
+        ("{{ lipsum() }}", "lipsum"),
+    ],
+)
+def test_what_would_make_every_run_differ_is_refused(text, name):
+    with pytest.raises(UsageError) as caught:
+        make(marked("chatml") + "\n" + text, "their.jinja")
+    line = marked("chatml").count("\n") + 2
+    assert caught.value.message == (
+        f"chat template `their.jinja` does not compile: line {line}: uses `{name}`, which would make every run differ"
+    )
+
+
+def test_random_is_not_found_by_its_name_either():
+    with pytest.raises(RecordError, match="No filter named 'random'"):
+        make("{{ [messages] | map('random') | list }}" + marked("chatml")).render([user("a"), assistant("b")])
+    assert make("{% set random = 1 %}" + marked("chatml")).has_marks
 
 
 def test_other_objects_show_as_their_type_as_in_transformers():

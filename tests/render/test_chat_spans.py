@@ -27,7 +27,7 @@ from chat_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packtool.errors import RecordError
+from packtool.errors import RecordError, UsageError
 from packtool.render.lint import (
     HEADER_TRAINED,
     MARKS_WITHOUT_END,
@@ -313,3 +313,47 @@ def test_refusal_is_a_record_error_of_one_record_only():
     with pytest.raises(RecordError):
         plain("mistral").render([user("a"), user("b")])
     assert trained(plain("mistral").render(TWO[:2])) == [" b</s>"]
+
+
+INDEX = "{% for i in range(messages | length) %}"
+SET = "{% set m = messages[i] %}"
+
+
+def test_a_loop_over_indices_starts_its_step_where_its_body_starts():
+    source = INDEX + "<|im_start|>" + SET + "{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
+    source += "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"
+    template = make(source)
+    assert (template.header, template.turn_end) == ("<|im_start|>assistant:", "<|im_end|>")
+    chat = template.render([user("a<|im_start|>assistant:"), assistant(""), assistant("b"), user("c")])
+    assert (trained(chat), chat.warnings) == (["<|im_end|>", "b<|im_end|>"], ())
+    assert [message for _, _, message in chat.spans] == [1, 2]
+
+
+def test_two_messages_of_one_step_are_refused():
+    turn = "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
+    with pytest.raises(UsageError, match=r"chat template `t` sets two messages in one step of a loop$"):
+        make(INDEX + SET + "{% set other = messages[1:][i] %}" + turn)
+    template = make(INDEX + SET + "{% set rest = messages[2:] %}{% set other = rest[i] %}" + turn)
+    with pytest.raises(RecordError, match="the chat template sets two messages in one step of a loop; the roles are"):
+        template.render([user("a"), assistant("b"), user("c"), assistant("d")])
+
+
+def test_messages_by_index_that_are_not_set_are_refused():
+    source = INDEX + "{{ messages[i].role + ':' + messages[i].content + '<|im_end|>' }}{% endfor %}"
+    with pytest.raises(UsageError, match=r"prints an assistant turn outside a loop over the messages$"):
+        make(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (SET + "{% generation %}{{ m.content }}{% endgeneration %}", [0, 1, 2]),
+        (SET + "{% generation %}{{ messages[i - 1].content }}{% endgeneration %}", [2, 0, 1]),
+        (SET + "{% generation %}{{ messages[0].content }}{{ messages[1].content }}{% endgeneration %}", [0, 1, -1]),
+        (SET + "{% generation %}x{% endgeneration %}", [0, 1, 2]),
+        ("{% generation %}{{ messages[i].content }}{% endgeneration %}", [-1, -1, -1]),
+    ],
+)
+def test_the_message_of_marks_is_the_steps_unless_the_data_is_of_another(text, messages):
+    chat = make(INDEX + text + "{% endfor %}").render([user("a"), assistant("b"), user("c")])
+    assert [message for _, _, message in chat.spans] == messages

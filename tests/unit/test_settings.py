@@ -1,6 +1,7 @@
 """Settings from named values and config files: types, ranges, choices, unknown names, and rules between them."""
 
 import dataclasses
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,9 @@ def test_every_field_has_a_default_and_can_be_given():
     values = {
         "inputs": ["a", "b"], "max_seq_len": 16, "out": "o", "kind": "chat", "columns": {"text": "body"},
         "text_by": "paragraph", "template": "alpaca", "tokenizer": "t", "chat_template": "c", "eos": "<e>", "bos": "no",
-            "template_args": {"x": [1, None]},
-        "pad_id": 7, "allow_special": True, "train_on": "all", "overlong": "split", "strategy": "greedy",
+            "template_args": {"x": [1, None]}, "turn_end": "\n", "date": "2024-07-05T13:04:59",
+        "pad_id": 7, "allow_special": True, "train_on": "last", "train_template_text": "no",
+        "overlong": "split", "strategy": "greedy",
         "split_across_packs": True, "shuffle": False, "seed": 5, "limit": "3", "max_packs": 9, "shard_size": "1MB",
         "format": "parquet", "compression": "zstd", "on_bad": "skip", "root": "r", "overwrite": True, "workers": 2,
     }  # fmt: skip
@@ -95,6 +97,7 @@ CHOICES = {
     "text_by": "`line`, `paragraph`, `file`",
     "bos": "`auto`, `yes`, `no`",
     "train_on": "`completion`, `all`, `last`",
+    "train_template_text": "`yes`, `no`",
     "overlong": "`auto`, `truncate`, `drop`, `split`, `error`",
     "strategy": "`ffd`, `greedy`",
     "format": "`npy`, `parquet`",
@@ -147,6 +150,10 @@ def test_all_faults_are_named_at_once():
     ("values", "message"),
     [
         ({"inputs": []}, "no input was given"),
+        (
+            {"train_template_text": "no", "train_on": "all"},
+            "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
+        ),
         ({"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `ffd`"),
         (
             {"split_across_packs": True, "strategy": "greedy", "overlong": "drop"},
@@ -313,3 +320,32 @@ def test_bos_may_be_written_as_yaml_people_do(tmp_path, word):
     """`--bos yes|no` under the same key: YAML reads the bare words as true and false."""
     values = read_config(write(tmp_path / "c.yaml", f"bos: {word}\n"))
     assert settings_from({**LEAST, **values}).bos == word
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("2024-02-29", "2024-02-29"),
+        ("2024-07-05T13:04:59", "2024-07-05T13:04:59"),
+        (date(2024, 7, 5), "2024-07-05"),  # as YAML and TOML read it without quotes
+        (datetime(2024, 7, 5, 13, 4, 59), "2024-07-05T13:04:59"),
+        ("", ""),
+    ],
+)
+def test_dates(value, text):
+    assert settings_from({**LEAST, "date": value}).date == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["today", "2024-02-30", "2024-7-5", "20240705", "2024-07-05 13:04:59", "2024-07-05T13:04", "2024-07-05T25:00:00",
+     "2024-07-05T13:04:59+02:00", "2024-07-05\n", 20240705, datetime(2024, 7, 5, tzinfo=UTC)],
+)  # fmt: skip
+def test_dates_that_are_none(value):
+    text = value.isoformat() if isinstance(value, datetime) else value
+    assert refused({"date": value}).message == f"`date`: expected YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS, got `{text}`"
+
+
+def test_a_turn_end_is_text():
+    assert settings_from({**LEAST, "turn_end": " \n"}).turn_end == " \n"
+    assert refused({"turn_end": "\ud800"}).message == "`turn_end`: expected UTF-8 text without NUL, got '\\ud800'"

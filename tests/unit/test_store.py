@@ -24,7 +24,9 @@ def write_segment(folder, block, samples, *, file=0, batches=1):
             np.array([trained for _, trained in flat], np.bool_),
         )
     places = list(range(1, len(samples) + 1))
-    return writer.close(places, [-1] * len(samples), [SAMPLE] * len(samples), left_out=0, bad=[], warnings={})
+    return writer.close(
+        places, [-1] * len(samples), [SAMPLE] * len(samples), roles={"text": (10, 4)}, left_out=0, bad=[], warnings={}
+    )
 
 
 SAMPLES = [
@@ -40,7 +42,7 @@ def test_a_segment_holds_what_was_appended(tmp_path, batches):
     info = write_segment(tmp_path, 7, SAMPLES, file=3, batches=batches)
     assert info.name == "seg-0003-000007"
     assert (info.file, info.block, info.records, info.samples) == (3, 7, 4, 4)
-    assert (info.tokens, info.trained, info.largest) == (10, 4, 2**32 - 1)
+    assert (info.tokens, info.trained, info.largest, info.roles) == (10, 4, 2**32 - 1, {"text": (10, 4)})
     assert [path.name for path in tmp_path.iterdir()] == ["seg-0003-000007"]
     assert read_segment_arrays(tmp_path, [info.name], "lengths").tolist() == [3, 1, 4, 2]
     # The place of the first trained token; a sample's length where there is none.
@@ -63,7 +65,9 @@ def test_records_rows_messages_and_warnings_are_kept(tmp_path):
     writer = SegmentWriter(tmp_path, 0, 0)
     writer.append(ids_of(5, 6), np.array([2]), np.array([False, True]))
     bad = [(1, 8, "line 8 is wrong", "mend it")]
-    info = writer.close([7, 8, 9], [0, 100, 2**40], [SAMPLE, BAD, EMPTY], left_out=4, bad=bad, warnings={"odd": (2, 7)})
+    info = writer.close(
+        [7, 8, 9], [0, 100, 2**40], [SAMPLE, BAD, EMPTY], roles={}, left_out=4, bad=bad, warnings={"odd": (2, 7)}
+    )
     assert (info.records, info.samples, info.left_out) == (3, 1, 4)
     assert info.bad == ((1, 8, "line 8 is wrong", "mend it"),)
     assert info.warnings == {"odd": (2, 7)}
@@ -74,7 +78,7 @@ def test_records_rows_messages_and_warnings_are_kept(tmp_path):
 
 
 def test_a_segment_without_samples(tmp_path):
-    info = SegmentWriter(tmp_path, 0, 0).close([1], [0], [EMPTY], left_out=0, bad=[], warnings={})
+    info = SegmentWriter(tmp_path, 0, 0).close([1], [0], [EMPTY], roles={}, left_out=0, bad=[], warnings={})
     assert (info.records, info.samples, info.tokens, info.trained, info.largest) == (1, 0, 0, 0, -1)
     assert read_segment_arrays(tmp_path, [info.name], "lengths").tolist() == []
 
@@ -113,7 +117,7 @@ def store(tmp_path):
     """Three segments, the middle one empty: 10 tokens, none, 4 tokens; and the stream in plain lists."""
     infos = [
         write_segment(tmp_path, 0, SAMPLES),
-        SegmentWriter(tmp_path, 0, 1).close([], [], [], left_out=0, bad=[], warnings={}),
+        SegmentWriter(tmp_path, 0, 1).close([], [], [], roles={}, left_out=0, bad=[], warnings={}),
         write_segment(tmp_path, 2, [[(100, True), (101, False)], [(102, True), (103, True)]]),
     ]
     stream = [token for sample in SAMPLES for token in sample] + [(100, True), (101, False), (102, True), (103, True)]

@@ -2,7 +2,8 @@ r"""What a chat template puts around an assistant turn, found out once by render
 
     [user "qqq", assistant "zzz", user "www"]      ...<|im_start|>assistant\nzzz<|im_end|>\n...
     head: the assistant's step before "zzz"        <|im_start|>assistant\n
-    tail: after it                                 <|im_end|>\n       turn end: the added token in it
+    tail: after it                                 <|im_end|>\n       turn end: the added token in it, or the
+                                                                      text that the user says ends a turn
     generation prompt, after the user's turn end   <|im_start|>assistant\n
     header: what head and generation prompt share
 
@@ -16,7 +17,7 @@ from typing import Any
 from packtool.render.chat.trace import Trace, UnprovenError, turn_step
 from packtool.render.rendered import Span
 
-__all__ = ["UNPROTECTED_MARKS", "Calibration", "calibrate", "common_prefix", "written_tokens"]
+__all__ = ["UNPROTECTED_MARKS", "Calibration", "TurnEndError", "calibrate", "common_prefix", "written_tokens"]
 
 UNPROTECTED_MARKS = frozenset(
     f"<{slash}{name}>"
@@ -38,6 +39,10 @@ _TOOLS = [{"type": "function", "function": {"name": "fff", "description": "ddd",
                                             "parameters": {"type": "object", "properties": {}}}}]  # fmt: skip
 
 
+class TurnEndError(UnprovenError):
+    """It is not clear what ends an assistant turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What goes around an assistant turn.
@@ -45,18 +50,20 @@ class Calibration:
     Attributes:
         header: the start of the turn that the model is given.
         generation_prompt: what `add_generation_prompt` appends; starts with the header or the header with it.
-        turn_end: the added token that ends the turn.
+        turn_end: the added token, or the text the user named, that ends the turn.
+        rest: what follows the turn end in the turn.
         header_trained: there is a header, but no generation prompt, so the model is left to write it.
     """
 
     header: str = ""
     generation_prompt: str = ""
     turn_end: str = ""
+    rest: str = ""
     header_trained: bool = False
 
 
-def calibrate(render: Render, added_tokens: Sequence[str]) -> Calibration:
-    """Find header and turn end; raises UnprovenError with the reason, or what the template raises."""
+def calibrate(render: Render, added_tokens: Sequence[str], turn_end: str = "") -> Calibration:
+    """Find header and turn end, or prove the given one; raises UnprovenError, or what the template raises."""
     try:
         before: tuple[dict[str, Any], ...] = (_USER,)
         trace = render([*before, _ASSISTANT, _NEXT])
@@ -80,7 +87,11 @@ def calibrate(render: Render, added_tokens: Sequence[str]) -> Calibration:
         raise UnprovenError(
             "prints something besides the assistant's content in its turn, of which it is not known whose it is"
         )
-    turn_end = _turn_end(trace.text[content_stop:stop], added_tokens)
+    tail = trace.text[content_stop:stop]
+    if turn_end:
+        _check_turn_end(turn_end, tail, added_tokens)
+    else:
+        turn_end = _turn_end(tail, added_tokens)
     _, user_stop = _content(trace, user)
     if user_stop > start:
         raise UnprovenError("prints a user turn inside or after the assistant turn that answers it")
@@ -96,7 +107,8 @@ def calibrate(render: Render, added_tokens: Sequence[str]) -> Calibration:
     shared = common_prefix(prompt, head)
     if prompt and shared not in (len(prompt), len(head)):
         raise UnprovenError("starts an assistant turn otherwise than `add_generation_prompt` does")
-    return Calibration(head[:shared], prompt, turn_end, not prompt and bool(head.strip()))
+    rest = tail[tail.find(turn_end) + len(turn_end) :]
+    return Calibration(head[:shared], prompt, turn_end, rest, not prompt and bool(head.strip()))
 
 
 def _content(trace: Trace, message: int) -> Span:
@@ -110,15 +122,28 @@ def _turn_end(tail: str, added_tokens: Sequence[str]) -> str:
     # White space can be an added token (Gemma's "\n"), and `</answer>` is no turn end.
     tokens = [token for token in added_tokens if token in tail and token.strip() and token not in UNPROTECTED_MARKS]
     if not tokens:
-        raise UnprovenError("ends an assistant turn without an added token")
+        raise TurnEndError("ends an assistant turn without an added token")
     turn_end = min(tokens, key=lambda token: (tail.find(token), -len(token)))
     if tail.count(turn_end) > 1:
-        raise UnprovenError(f"ends an assistant turn with two turn ends `{turn_end}`")
+        raise TurnEndError(f"ends an assistant turn with two turn ends `{turn_end}`")
     rest = tail[tail.find(turn_end) + len(turn_end) :]
     other = next((token for token in tokens if token in rest), None)
     if other is not None:
-        raise UnprovenError(f"ends an assistant turn with two added tokens, `{turn_end}` and `{other}`")
+        raise TurnEndError(f"ends an assistant turn with two added tokens, `{turn_end}` and `{other}`")
     return turn_end
+
+
+def _check_turn_end(given: str, tail: str, added_tokens: Sequence[str]) -> None:
+    """Refuse a turn end that does not stand exactly once, and whole, in the tail."""
+    place = tail.find(given)
+    if place < 0:
+        raise TurnEndError(f"ends an assistant turn with {tail!r}, in which there is no {given!r}")
+    if tail.find(given, place + 1) >= 0:
+        raise TurnEndError(f"ends an assistant turn with {tail!r}, in which {given!r} stands more than once")
+    stop = place + len(given)
+    cut = next((t for t in added_tokens if tail.find(t, max(0, stop - len(t) + 1), stop + len(t) - 1) >= 0), None)
+    if cut is not None:
+        raise TurnEndError(f"ends an assistant turn with {tail!r}, in which {given!r} ends inside the token {cut!r}")
 
 
 def common_prefix(one: str, two: str) -> int:
@@ -133,14 +158,15 @@ def written_tokens(render: Render, added_tokens: Sequence[str]) -> frozenset[str
     call = {"name": "fff", "arguments": {"aaa": "bbb"}}
     as_text = {"name": "fff", "arguments": '{"aaa": "bbb"}'}
     calls = [[{"id": "iiiiiiiii", "type": "function", "function": function}] for function in (call, as_text)]
+    turns: list[dict[str, Any]] = [_ASSISTANT, {"role": "assistant"}, {"role": "assistant", "content": None}]
     probes: list[tuple[list[dict[str, Any]], list[Any] | None]] = [
         ([_USER, _ASSISTANT, _NEXT], None),
         ([_SYSTEM, _USER, _ASSISTANT, _NEXT], None),
-        ([_USER, _ASSISTANT | {"tool_calls": calls[0]}, _TOOL, _ASSISTANT], _TOOLS),
-        ([_USER, _ASSISTANT | {"tool_calls": calls[1]}, _TOOL, _ASSISTANT], None),
-        ([_USER, {"role": "assistant", "tool_calls": calls[0]}, _TOOL, _ASSISTANT], _TOOLS),
-        ([_USER, {"role": "assistant", "tool_calls": calls[1]}, _TOOL, _ASSISTANT], None),
     ]
+    for turn in turns:
+        for count in (1, 2):  # several calls may have marks that one has not
+            probes.append(([_USER, turn | {"tool_calls": calls[0] * count}, *[_TOOL] * count, _ASSISTANT], _TOOLS))
+            probes.append(([_USER, turn | {"tool_calls": calls[1] * count}, *[_TOOL] * count, _ASSISTANT], None))
     found: set[str] = set()
     for messages, tools in probes:
         for prompt in (False, True):

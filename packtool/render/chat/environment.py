@@ -5,34 +5,32 @@ transformers renders in an immutable sandbox with `trim_blocks`, `lstrip_blocks`
 
 1. every string constant of the template is compiled as a Traced string of origin TEMPLATE;
 2. wherever Jinja joins strings (macros, set blocks, `~`, the join filter) the parts are joined too;
-3. each `for` gets a mark at the start of its body and one after it, each generation block one at both ends.
+3. loops print marks (loops.py), and each generation block one at both ends.
 
-The rendered text is the same to the byte; the tests compare it with transformers'.
+The rendered text is the same to the byte; the tests compare it with transformers'. What would differ from run to run is
+not: `strftime_now` tells the run's date, and templates that use `random` or `lipsum` are refused.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from types import CodeType
 from typing import Any
 
-from jinja2 import Template, nodes, pass_context, pass_eval_context
+from jinja2 import Template, nodes, pass_eval_context
 from jinja2.compiler import CodeGenerator, Frame, operators
-from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import FILTERS
 from jinja2.parser import Parser
-from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
-from jinja2.visitor import NodeTransformer
 
-from packtool.render.chat.provenance import Mark, Origin, Traced, concat, written
+from packtool.render.chat.loops import MARK_FILTERS, LoopMarks, mark
+from packtool.render.chat.provenance import Origin, Traced, concat, written
 
-__all__ = ["ChatEnvironment", "compile_template"]
-
-_STEP = "packtool_step"
-_END = "packtool_end"
+__all__ = ["ChatEnvironment", "Compiled", "compile_template"]
 
 
 class _Generator(CodeGenerator):
@@ -77,29 +75,6 @@ class _Generator(CodeGenerator):
                 return repr(value)
 
 
-class _Marks(NodeTransformer):
-    """Puts the marks of a loop into the tree."""
-
-    def __init__(self) -> None:
-        self.loops = 0
-
-    def visit_For(self, node: nodes.For) -> list[nodes.Node]:  # noqa: N802  Jinja's name
-        self.generic_visit(node)
-        number = nodes.Const(self.loops)
-        self.loops += 1
-        target = node.target
-        names = [target] if isinstance(target, nodes.Name) else target.find_all(nodes.Name)
-        items: list[nodes.Expr] = [nodes.Name(name.name, "load") for name in names]
-        node.body.insert(0, _printed(nodes.Tuple(items, "load"), _STEP, number, node.lineno))
-        return [node, _printed(nodes.Tuple([], "load"), _END, number, node.lineno)]
-
-
-def _printed(value: nodes.Expr, name: str, number: nodes.Const, line: int) -> nodes.Output:
-    output = nodes.Output([nodes.Filter(value, name, [number], [], None, None)])
-    output.set_lineno(line, override=True)
-    return output
-
-
 class _Generation(Extension):
     """`{% generation %} ... {% endgeneration %}`: what is inside is trained."""
 
@@ -127,18 +102,20 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
     concat = staticmethod(concat)
 
-    def __init__(self) -> None:
+    def __init__(self, now: datetime) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
         self.constants: dict[str, Traced] = {}
         self.has_marks = False
         self._names: dict[str, str] = {}
-        self.filters |= {"tojson": _tojson, "join": _join, _STEP: _step, _END: _end}
+        self.filters |= {"tojson": _tojson, "join": _join, **MARK_FILTERS}
         self.globals |= {
             "raise_exception": _raise_exception,
-            "strftime_now": _strftime_now,
+            "strftime_now": _clock(now),
             "dict": _TemplateDict(),
             "namespace": _TemplateNamespace,
         }
+        # Other text in every run, and Jinja has no seed for them.
+        del self.filters["random"], self.globals["lipsum"]
 
     def constant(self, text: str) -> str:
         """The name of a string constant in the compiled code."""
@@ -147,51 +124,50 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return name
 
 
-def compile_template(source: str) -> tuple[Template, bool]:
-    """The compiled template, and whether it has generation blocks; raises what Jinja raises."""
-    environment = ChatEnvironment()
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled template.
+
+    Attributes:
+        template: what to run.
+        has_marks: it has generation blocks.
+        uses_date: it names `strftime_now`.
+    """
+
+    template: Template
+    has_marks: bool
+    uses_date: bool
+
+
+def compile_template(source: str, now: datetime) -> Compiled:
+    """Compile; raises what Jinja raises, and TemplateSyntaxError for what would make every run differ."""
+    environment = ChatEnvironment(now)
     tree = environment.parse(source)
-    _Marks().visit(tree)
+    names = {name.name: name.lineno for name in tree.find_all(nodes.Name)}
+    filters = {node.name: node.lineno for node in tree.find_all(nodes.Filter)}
+    for used, name in ((filters, "random"), (names, "lipsum")):
+        if name in used:
+            raise TemplateSyntaxError(f"uses `{name}`, which would make every run differ", used[name])
+    LoopMarks().visit(tree)
     tree.set_environment(environment)
     code: CodeType = environment.compile(tree)
     module: dict[str, Any] = {"environment": environment, "__file__": "<template>"}
     exec(code, module)  # what Template.from_code does, but its module stays within reach
     module |= environment.constants
     module["str_join"] = _str_join
-    return Template.from_module_dict(environment, module, environment.make_globals(None)), environment.has_marks
+    return Compiled(
+        Template.from_module_dict(environment, module, environment.make_globals(None)),
+        environment.has_marks,
+        "strftime_now" in names,
+    )
 
 
 def _str_join(values: Iterable[Any]) -> Traced:
     return concat(map(str, values))
 
 
-@pass_context
-def _step(context: Context, values: tuple[Any, ...], loop: int) -> Traced:
-    message = next((index for index in map(_message_index, values) if index >= 0), -1)
-    return _mark("step", loop, message)
-
-
-@pass_context
-def _end(context: Context, values: tuple[Any, ...], loop: int) -> Traced:
-    return _mark("end", loop)
-
-
-def _mark(kind: str, loop: int = -1, message: int = -1) -> Traced:
-    return Traced("", ((0, Mark(kind, loop, message), 0),))
-
-
-_OPEN = _mark("open")
-_CLOSE = _mark("close")
-
-
-def _message_index(value: Any) -> int:
-    """Which message a loop is at: a message is a dict whose role remembers where it came from."""
-    role = value.get("role") if isinstance(value, dict) else None
-    if type(role) is Traced and len(role._parts) == 1:
-        origin = role._parts[0][1]
-        if isinstance(origin, Origin) and origin.role:
-            return origin.message
-    return -1
+_OPEN = mark("open")
+_CLOSE = mark("close")
 
 
 @pass_eval_context
@@ -230,8 +206,14 @@ def _raise_exception(message: str) -> None:
     raise TemplateError(message)
 
 
-def _strftime_now(format: str) -> Traced:
-    return written(datetime.now().strftime(format))
+def _clock(now: datetime) -> Callable[[str], str]:
+    def strftime_now(format: str) -> str:
+        text = now.strftime(format)
+        # The template's own, unless the format is data.
+        parts = format._parts if type(format) is Traced else ((0, None, 0),)
+        return written(text) if all(isinstance(part[1], Origin) and part[1].written for part in parts) else text
+
+    return strftime_now
 
 
 class _TemplateDict:

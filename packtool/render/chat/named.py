@@ -30,18 +30,29 @@ class ChatTemplates:
         return self.default.turn_end
 
     @property
+    def uses_date(self) -> bool:
+        """Whether either template calls `strftime_now`."""
+        return self.default.uses_date or (isinstance(self.tool_use, ChatTemplate) and self.tool_use.uses_date)
+
+    @property
     def protected(self) -> frozenset[str]:
         """What either template protects."""
         other = frozenset[str]() if isinstance(self.tool_use, UsageError) else self.tool_use.protected
         return self.default.protected | other
 
-    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> ChatText:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        find_boilerplate: bool = False,
+    ) -> ChatText:
         """Render one conversation.
 
         Raises:
             RecordError: as ChatTemplate.render; or the record has tools and their template was refused.
         """
-        return self.chosen(tools).render(messages, tools)
+        return self.chosen(tools).render(messages, tools, find_boilerplate=find_boilerplate)
 
     def chosen(self, tools: Sequence[Any] | None) -> ChatTemplate:
         """The template for a record with these tools.

@@ -18,7 +18,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-__all__ = ["TEMPLATE", "UNKNOWN", "Mark", "Origin", "Part", "Traced", "concat", "data", "written"]
+__all__ = [
+    "CALL",
+    "CONTENT",
+    "TEMPLATE",
+    "THOUGHT",
+    "UNKNOWN",
+    "Mark",
+    "Origin",
+    "Part",
+    "Traced",
+    "concat",
+    "data",
+    "written",
+]
+
+CONTENT, CALL, THOUGHT = "content", "call", "thought"
+"""Kinds of a message's data: of a tool call, of its thoughts, and whatever else it says."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: that triples the price of making one
@@ -30,12 +46,14 @@ class Origin:
         text: the source, to prove the characters against.
         role: it is the message's role, not its content.
         written: it counts as written by the template.
+        kind: CONTENT, CALL or THOUGHT; "" if it is of no one field, as JSON of a whole message is.
     """
 
     message: int
     text: str = ""
     role: bool = False
     written: bool = False
+    kind: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +61,8 @@ class Mark:
     """A place in the text; never changed.
 
     Attributes:
-        kind: "step" (a loop's body starts), "end" (a loop is over), "open" and "close" (a generation block).
+        kind: "step" (a loop's body starts), "at" (it has set its message), "end" (the loop is over), "open" and
+            "close" (a generation block).
         loop: number of the loop in the template.
         message: index of the message that the loop is at, -1 if its variable is none.
     """
@@ -231,9 +250,9 @@ def _make(text: str, parts: tuple[Part, ...]) -> Traced:
     return made
 
 
-def data(text: str, message: int, *, role: bool = False, written: bool = False) -> Traced:
+def data(text: str, message: int, kind: str, *, role: bool = False, written: bool = False) -> Traced:
     """A string of a record."""
-    return _make(text, ((len(text), Origin(message, text, role, written), 0),))
+    return _make(text, ((len(text), Origin(message, text, role, written, kind), 0),))
 
 
 def written(text: str) -> Traced:

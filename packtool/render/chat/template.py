@@ -14,24 +14,43 @@ Price: about twice the plain rendering. Limits: a template must loop over the me
 characters, and tokens that straddle a boundary are the tokenizer step's business.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from jinja2 import TemplateSyntaxError
 
 from packtool.errors import RecordError, UsageError
-from packtool.render.chat.calibrate import UNPROTECTED_MARKS, Calibration, calibrate, common_prefix, written_tokens
+from packtool.render.chat.boilerplate import boilerplate
+from packtool.render.chat.calibrate import (
+    UNPROTECTED_MARKS,
+    Calibration,
+    TurnEndError,
+    calibrate,
+    common_prefix,
+    written_tokens,
+)
 from packtool.render.chat.environment import compile_template
-from packtool.render.chat.trace import Trace, UnprovenError, constant, record_messages, record_tools, run, turn_step
+from packtool.render.chat.trace import (
+    Trace,
+    UnprovenError,
+    constant,
+    inside_of,
+    record_messages,
+    record_tools,
+    run,
+    turn_step,
+    written_from,
+)
 from packtool.render.lint import (
     HEADER_TRAINED,
     MARKS_WITHOUT_END,
     NO_HEADER,
     NO_TURN_END,
     NOT_RENDERED,
+    OTHER_REST,
     TURN_END_INSIDE,
     UNKNOWN_CONTROL,
 )
@@ -45,6 +64,7 @@ RESERVED_ARGUMENTS = frozenset(
 """Names that a template argument cannot have: records, or `apply_chat_template` itself, give these."""
 
 _MARK_HINT = "mark what the assistant writes with `{% generation %}` and `{% endgeneration %}` in the template"
+_END_HINT = ", or name what ends an assistant turn: `--turn-end TEXT`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +76,17 @@ class ChatText:
         spans: (start, stop, message) of the trained characters, sorted and disjoint; message -1 where a generation
             block is in no loop over messages.
         template: maximal character ranges that the template wrote, sorted and disjoint.
+        roles: (start, stop, role) of the messages' characters, header and turn end included, sorted and disjoint.
         warnings: short fixed texts.
+        boilerplate: what of the spans the template wrote of its own accord, if that was asked for, sorted and disjoint.
     """
 
     text: str
     spans: tuple[tuple[int, int, int], ...]
     template: tuple[Span, ...]
+    roles: tuple[tuple[int, int, str], ...]
     warnings: tuple[str, ...]
+    boilerplate: tuple[Span, ...] = ()
 
 
 class ChatTemplate:
@@ -73,7 +97,8 @@ class ChatTemplate:
         has_marks: it has generation blocks.
         header: what the model is given of an assistant turn; "" if there is none or it cannot be told.
         generation_prompt: what the template appends when asked for one.
-        turn_end: the token that ends an assistant turn; "" if it has marks and that cannot be told.
+        turn_end: the token or text that ends an assistant turn; "" if it has marks and that cannot be told.
+        uses_date: it calls `strftime_now`.
         protected: added tokens that the template writes around turns, which data must not make.
     """
 
@@ -85,16 +110,20 @@ class ChatTemplate:
         added_tokens: Sequence[str],
         special: Mapping[str, str],
         arguments: Mapping[str, Any] | None = None,
+        turn_end: str = "",
+        now: datetime | None = None,
         not_protected: frozenset[str] = UNPROTECTED_MARKS,
     ) -> None:
         """Compile and calibrate.
 
         Args:
             source: the Jinja text.
-            name: what to call the template in messages.
+            name: what to call the template in messages, such as "chat template `t`".
             added_tokens: contents of the tokenizer's added tokens.
             special: `bos_token`, `eos_token`... as transformers passes them.
             arguments: more variables for the template.
+            turn_end: what ends an assistant turn, where that is no added token or not the right one.
+            now: what `strftime_now` tells; when the template was made where not given.
             not_protected: added tokens that data may make.
         """
         reserved = sorted(RESERVED_ARGUMENTS.intersection(arguments or ()))
@@ -102,22 +131,29 @@ class ChatTemplate:
             raise UsageError(f"chat template argument `{reserved[0]}` cannot be set", hint="it comes from the records")
         self.name = name
         try:
-            self._template, self.has_marks = compile_template(source)
+            compiled = compile_template(source, now or datetime.now())
         except TemplateSyntaxError as error:
-            raise UsageError(
-                f"chat template `{name}` does not compile: line {error.lineno}: {error.message}"
-            ) from error
+            raise UsageError(f"{name} does not compile: line {error.lineno}: {error.message}") from error
         except Exception as error:
-            raise UsageError(f"chat template `{name}` does not compile: {_why(error)}") from error
+            raise UsageError(f"{name} does not compile: {_why(error)}") from error
+        self._template, self.has_marks, self.uses_date = compiled.template, compiled.has_marks, compiled.uses_date
         self._variables = {key: constant(value) for key, value in {**special, **(arguments or {})}.items()}
-        found = self._calibrate(added_tokens)
+        found = self._calibrate(added_tokens, turn_end)
         self.header, self.generation_prompt, self.turn_end = found.header, found.generation_prompt, found.turn_end
         self._header_trained = found.header_trained
+        self._rest = found.rest if turn_end else None
         self.protected = written_tokens(self._trace, added_tokens) - not_protected
+        # Text that the user named is no control token, unless it is one of those anyway.
+        self._controls = self.protected | ({found.turn_end} if found.turn_end and not turn_end else set())
 
-    def _calibrate(self, added_tokens: Sequence[str]) -> Calibration:
+    def _calibrate(self, added_tokens: Sequence[str], turn_end: str) -> Calibration:
+        if turn_end and self.has_marks:
+            raise UsageError(
+                f"`--turn-end` was given, and {self.name} has `{{% generation %}}` marks, which decide",
+                hint="leave it out: what the marks enclose is trained",
+            )
         try:
-            return calibrate(self._trace, added_tokens)
+            return calibrate(self._trace, added_tokens, turn_end)
         except Exception as error:
             if self.has_marks:
                 return Calibration()
@@ -126,7 +162,8 @@ class ChatTemplate:
             else:
                 reason = f"raises on a plain conversation of user, assistant, user: {_why(error)}"
             raise UsageError(
-                f"cannot tell what the assistant writes: chat template `{self.name}` {reason}", hint=_MARK_HINT
+                f"cannot tell what the assistant writes: {self.name} {reason}",
+                hint=_MARK_HINT + (_END_HINT if isinstance(error, TurnEndError) else ""),
             ) from error
 
     def _trace(
@@ -147,7 +184,13 @@ class ChatTemplate:
             },
         )
 
-    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> ChatText:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        find_boilerplate: bool = False,
+    ) -> ChatText:
         """Render one conversation with its trained spans.
 
         Raises:
@@ -175,10 +218,13 @@ class ChatTemplate:
             raise RecordError(f"the chat template raised: {_why(error)}; {_roles(messages)}") from error
         if assistants and not spans:
             raise RecordError(f"the chat template left nothing of the assistant turns to train; {_roles(messages)}")
-        controls = self.protected | {self.turn_end} if self.turn_end else self.protected
-        if any(token in trace.text[start:stop] for start, stop in trace.unknown for token in controls):
+        if any(token in trace.text[start:stop] for start, stop in trace.unknown for token in self._controls):
             warnings[UNKNOWN_CONTROL] = None
-        return ChatText(trace.text, tuple(spans), tuple(trace.template), tuple(warnings))
+        roles = tuple((start, stop, str(messages[message].get("role"))) for start, stop, message in trace.shares())
+        own = boilerplate(trace, spans, self.turn_end) if find_boilerplate else ()
+        if own and {start for start, _, _ in spans} <= {start for start, _ in own}:
+            warnings.pop(HEADER_TRAINED, None)
+        return ChatText(trace.text, tuple(spans), tuple(trace.template), roles, tuple(warnings), own)
 
     def _marked(self, trace: Trace, warnings: dict[str, None]) -> list[tuple[int, int, int]]:
         """The generation blocks, nested ones as one."""
@@ -191,8 +237,8 @@ class ChatTemplate:
                 spans.append((start, stop, message))
         end = self.turn_end
         for start, stop, _ in spans if end else ():
-            data = [piece[1] for piece in _inside(trace, start, stop)]
-            if end not in trace.text[max(data, default=start) : stop] and end in _run(trace, stop):
+            data = [piece[1] for piece in inside_of(trace, start, stop)]
+            if end not in trace.text[max(data, default=start) : stop] and end in written_from(trace, stop):
                 warnings[MARKS_WITHOUT_END] = None
         return spans
 
@@ -203,7 +249,7 @@ class ChatTemplate:
             warnings[NOT_RENDERED] = None
             return None
         begin, close = step
-        inside = _inside(trace, begin, close)
+        inside = inside_of(trace, begin, close)
         mine = [number for number, piece in enumerate(inside) if piece[2] in (index, -1)]
         here, there = (mine[0], mine[-1] + 1) if mine else (0, 0)
         turn = inside[here:there]
@@ -241,36 +287,19 @@ class ChatTemplate:
         """After the turn end that follows the pieces of a turn; None if there is no turn end at all."""
         text, end = trace.text, self.turn_end
         place = text.find(end, turn[-1][1], limit)
-        if place >= 0 and text.find(end, place + len(end), limit) >= 0:
+        if place >= 0 and text.find(end, place + 1, limit) >= 0:
             raise UnprovenError("prints two turn ends after an assistant turn")
         within = any(text.find(end, one[1], two[0]) >= 0 for one, two in pairwise(turn))
         if place >= 0:
             if within:
                 warnings[TURN_END_INSIDE] = None
+            if self._rest is not None and text[place + len(end) : limit] not in ("", self._rest):
+                warnings[OTHER_REST] = None  # it may be that of a call, or of something else
             return place + len(end)
         unknown = trace.unknown and any(message == -1 and end in text[start:stop] for start, stop, message in turn)
         if within or unknown:
             raise UnprovenError("prints the turn end before, or in one piece with, the last text of an assistant turn")
         return None
-
-
-def _inside(trace: Trace, begin: int, close: int) -> list[tuple[int, int, int]]:
-    """What the template did not write in [begin, close]."""
-    at = bisect_left(trace.foreign, (begin, begin, -1))
-    found = []
-    while at < len(trace.foreign) and trace.foreign[at][0] <= close:
-        if trace.foreign[at][1] <= close:
-            found.append(trace.foreign[at])
-        at += 1
-    return found
-
-
-def _run(trace: Trace, at: int) -> str:
-    """What the template wrote from `at` on without a break."""
-    place = bisect_left(trace.template, at, key=lambda span: span[1])
-    if place < len(trace.template) and trace.template[place][0] <= at:
-        return trace.text[at : trace.template[place][1]]
-    return ""
 
 
 def _check(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> None:
