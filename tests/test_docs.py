@@ -11,6 +11,7 @@ import cli_reference
 import pytest
 
 import packtool
+from packtool.render import lint
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -22,6 +23,14 @@ def blocks(page, language):
 
 def test_the_command_reference_is_what_help_says():
     assert (ROOT / "docs" / "cli.md").read_text("utf-8") == cli_reference.page()
+
+
+def test_every_warning_has_its_row():
+    page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    section = page.split("## What the summary warns of\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (?!warning|---)(.*?) \| ", section, re.MULTILINE)
+    texts = [getattr(lint, name).format("system", "completion") for name in lint.__all__ if name.isupper()]
+    assert sorted(rows) == sorted(texts)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ No Python runs per token; per sample only for those that are warned of.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from packtool.errors import DataError
 from packtool.format import REASONS, LedgerColumns
 from packtool.job.ledger import RecordRows
+from packtool.job.settings import parse_max_lost
 from packtool.plan import Items
 from packtool.render.chat import ChatTemplate, ChatTemplates
 from packtool.render.lint import CUT, DOUBLED_BOS, LITERAL_CONTROL, NO_TRAINED_END, TURN_END_AS_EOS
@@ -154,14 +154,14 @@ def check_strict(warnings: Warnings) -> None:
     )
 
 
-def check_lost(most: Fraction, inputs: Sequence[InputFile], rows: RecordRows, items: Items) -> None:
+def check_lost(max_lost: str, inputs: Sequence[InputFile], rows: RecordRows, items: Items) -> None:
     """Fail where more than a share of the tokens made, or of the records read, is lost.
 
     What `--limit` and `--max-packs` leave out is left out on purpose, so it counts as neither: `items` is what was to
     be packed before `--max-packs`, and `rows` are the records that were drawn.
 
     Args:
-        most: the share that may be lost, 0 to 1.
+        max_lost: the setting.
         inputs: the run's files.
         rows: the records.
         items: what was to be packed after the length policy.
@@ -169,6 +169,7 @@ def check_lost(most: Fraction, inputs: Sequence[InputFile], rows: RecordRows, it
     Raises:
         DataError: with the numbers by reason and the first record of them.
     """
+    most = parse_max_lost(max_lost)
     samples = np.flatnonzero(rows.outcome == SAMPLE)
     kept = np.bincount(items.sample, weights=items.length, minlength=len(samples)).astype(np.int64)
     lost = rows.lengths - kept
@@ -198,7 +199,7 @@ def check_lost(most: Fraction, inputs: Sequence[InputFile], rows: RecordRows, it
         problems.append(_share("records", nothing, read, why, place_of(inputs, rows, int(np.flatnonzero(without)[0]))))
     if problems:
         raise DataError(
-            "\n  ".join([f"more is lost than `--max-lost {_percent(most)}` allows", *problems]),
+            "\n  ".join([f"more is lost than `--max-lost {max_lost}` allows", *problems]),
             hint="`--overlong`, `--max-seq-len` and `--train-on` decide what is kept, and a run without `--max-lost` "
             "lists every record in its ledger",
         )
@@ -206,7 +207,3 @@ def check_lost(most: Fraction, inputs: Sequence[InputFile], rows: RecordRows, it
 
 def _share(what: str, part: int, whole: int, why: Sequence[str], first: str) -> str:
     return f"{part:,} of {whole:,} {what} ({part / whole:.2%}): {', '.join(why)}; the first at {first}"
-
-
-def _percent(share: Fraction) -> str:
-    return f"{float(share * 100):.15g}%"

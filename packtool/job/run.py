@@ -23,7 +23,7 @@ from packtool.job.lint import check_lost, check_strict, lint_plan
 from packtool.job.planning import plan_packs
 from packtool.job.prepare import Prepared, prepare
 from packtool.job.reading import Progress, Read, tokenize_inputs
-from packtool.job.settings import Settings, parse_max_lost, parse_size
+from packtool.job.settings import Settings, parse_size
 from packtool.job.summary import Summary, summarize
 from packtool.job.tokenize import make_pipeline
 from packtool.job.write import ShardDone, ShardTask, save_pieces, write_shard
@@ -64,7 +64,7 @@ def run(settings: Settings, *, progress: Progress, notice: Notice, dry_run: bool
             if settings.strict:
                 check_strict(warnings)
             if settings.max_lost:
-                check_lost(parse_max_lost(settings.max_lost), prepared.inputs, read.rows, items)
+                check_lost(settings.max_lost, prepared.inputs, read.rows, items)
         if dry_run:
             return summarize(prepared, layout, ledger, roles=read.roles(), warnings=warnings, seconds=seconds)
         with _timed(seconds, "write"):

@@ -134,6 +134,7 @@ def test_everything_the_summary_can_say(run, tmp_path):
   left_out   2 records in packs beyond `--max-packs`, 7 tokens lost
   empty      1 records; ledger.parquet lists them
   bad        2 records; ledger.parquet lists them
+  warning    samples cut at the pack's length: 1 records, first at a.jsonl, line 3
   written    [DIR]/a.packed ([SIZE]) in [TIME]
 """
     )

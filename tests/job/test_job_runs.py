@@ -158,7 +158,10 @@ def test_warnings_beyond_the_limit_are_not_counted(tmp_path):
         summary = packtool.pack(
             [tmp_path / "a.jsonl"], out=tmp_path / "o", max_seq_len=8, tokenizer="bytes", limit=limit, overwrite=True
         )
-        assert summary.warnings == {"lone surrogates became U+FFFD": [count, "a.jsonl, line 1"]}
+        assert summary.warnings == {
+            "lone surrogates became U+FFFD": [count, "a.jsonl, line 1"],
+            "the same tokens as an earlier record": [count - 1, "a.jsonl, line 2"],
+        }
 
 
 def test_a_vocabulary_is_not_grown_by_records_beyond_the_limit(tmp_path):

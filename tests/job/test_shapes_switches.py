@@ -30,7 +30,8 @@ def test_i_on_elsewhere_is_counted_and_off_is_harmless(tmp_path):
     on = {"messages": [{**ASK, "weight": 1}, SAY]}
     off = {"messages": [{**ASK, "loss_weight": 0.0}, {**SAY, "loss_weight": 1.0}]}
     assert trained(on) == trained(off) == "a<|im_end|>"
-    summary, _ = pack(tmp_path, [on, off, on])
+    other = {"messages": [{**ASK, "weight": 1}, {**SAY, "content": "b"}]}
+    summary, _ = pack(tmp_path, [on, {"messages": [{**off["messages"][0], "content": "r"}, SAY]}, other])
     assert {text: found[0] for text, found in summary.warnings.items()} == {SWITCHED_ON: 2}
 
 

@@ -22,7 +22,7 @@ from chat_cases import (
 from packtool.errors import RecordError
 from packtool.render import make_renderer, read_template
 from packtool.render.chat import ChatTemplates
-from packtool.render.chat.template import HEADER_TRAINED, TURN_END_INSIDE
+from packtool.render.lint import HEADER_TRAINED, TURN_END_INSIDE
 
 Q = user("q")
 

@@ -8,8 +8,8 @@ from chat_cases import SPECIAL, assistant, make, marked, shared, tool, unmarked,
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from packtool.render import make_renderer, read_template
-from packtool.render.chat.template import NO_HEADER, NO_TURN_END
-from packtool.render.tool_calls import CALLS_LEFT_OUT, Spelling, spelling_of
+from packtool.render.lint import CALLS_LEFT_OUT, NO_HEADER, NO_TURN_END
+from packtool.render.tool_calls import Spelling, spelling_of
 
 TURN = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% generation %}BODY{{ '<|im_end|>' }}{% endgeneration %}{{ '\n' }}{% endfor %}"
 ONE = "{{ c.function.name ~ (c.function.arguments | tojson) }}"

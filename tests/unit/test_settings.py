@@ -2,13 +2,14 @@
 
 import dataclasses
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from packtool.errors import UsageError
 from packtool.job import Settings, as_plain, read_config, settings_from
-from packtool.job.settings import parse_limit, parse_size
+from packtool.job.settings import parse_limit, parse_max_lost, parse_size
 
 LEAST = {"inputs": ["a.jsonl"], "max_seq_len": 8}
 
@@ -34,7 +35,8 @@ def test_every_field_has_a_default_and_can_be_given():
         "pad_id": 7, "allow_special": True, "train_on": "last", "train_template_text": "no",
         "overlong": "split", "strategy": "greedy",
         "split_across_packs": True, "shuffle": False, "seed": 5, "limit": "3", "max_packs": 9, "shard_size": "1MB",
-        "format": "parquet", "compression": "zstd", "on_bad": "skip", "root": "r", "overwrite": True, "workers": 2,
+        "format": "parquet", "compression": "zstd", "on_bad": "skip", "max_lost": "1%", "strict": True, "root": "r",
+        "overwrite": True, "workers": 2,
     }  # fmt: skip
     assert set(values) == {field.name for field in dataclasses.fields(Settings)}
     plain = as_plain(settings_from(values))
@@ -181,6 +183,29 @@ def test_the_length_of_a_pack_must_be_given():
 def test_settings_that_do(overlong):
     settings_from({**LEAST, "split_across_packs": True, "strategy": "greedy", "overlong": overlong})
     settings_from({**LEAST, "compression": "zstd", "format": "parquet", "seed": 2**63 - 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("0%", 0),
+        ("0.0%", 0),
+        ("1%", Fraction(1, 100)),
+        ("0.1%", Fraction(1, 1000)),
+        ("100%", 1),
+        ("007.50%", Fraction(3, 40)),
+    ],
+)
+def test_what_may_be_lost(text, share):
+    assert parse_max_lost(text) == share
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "0", "-1%", "100.1%", "1.%", ".5%", "1 %", "%", "1e1%", "nan%", "١%", "1%\n", "many"]
+)
+def test_what_no_share_is(text):
+    error = refused({"max_lost": text})
+    assert error.message == f"`max_lost`: expected a share such as 1% or 0.5%, got `{text}`"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from packtool.store import BAD, EMPTY, SAMPLE, SegmentWriter, Store, read_segment_arrays
+from packtool.store import BAD, EMPTY, SAMPLE, SegmentWriter, Store, digest_samples, read_segment_arrays
 
 
 def ids_of(*numbers):
@@ -48,6 +50,62 @@ def test_a_segment_holds_what_was_appended(tmp_path, batches):
     # The place of the first trained token; a sample's length where there is none.
     assert read_segment_arrays(tmp_path, [info.name], "first_trained").tolist() == [1, 1, 2, 1]
     assert read_segment_arrays(tmp_path, [info.name], "places").tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4])
+def test_digests_are_the_ids_alone(tmp_path, batches):
+    samples = [*SAMPLES, [(10, True), (11, False), (12, False)]]
+    write_segment(tmp_path, 0, samples, batches=batches)
+    digests = read_segment_arrays(tmp_path, ["seg-0000-000000"], "digests")
+    assert digests.dtype == np.uint64
+    assert digests[4] == digests[0]
+    assert len(set(digests.tolist())) == 4
+
+
+def digests_of(samples):
+    lengths = np.array([len(sample) for sample in samples], np.int64)
+    return digest_samples(ids_of(*[token for sample in samples for token in sample]), lengths).tolist()
+
+
+def test_digests_are_told_apart_by_order_length_and_place():
+    alike = [[1, 2], [3], [1], [2, 3], [2, 1], [1, 2, 3], [3, 2, 1], [0], [0, 0], [0] * 3, [2**32 - 1], [1, 0], [0, 1]]
+    assert len(set(digests_of(alike))) == len(alike)
+    assert digests_of([]) == []
+
+
+def test_a_digest_by_hand():
+    """SplitMix64 of id * 2**32 + place, summed, plus the length, mixed once more; in Python's own integers."""
+
+    def mix(value):
+        value = (value + 0x9E3779B97F4A7C15) % 2**64
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % 2**64
+        return value ^ (value >> 31)
+
+    assert mix(0) == 0xE220A8397B1DCDAF  # the first output of the published generator for seed 0
+    samples = [[5, 2**32 - 1, 7], [9]]
+    expected = [mix((sum(mix((t << 32) + p) for p, t in enumerate(s)) + len(s)) % 2**64) for s in samples]
+    assert digests_of(samples) == expected
+
+
+tokens = st.lists(st.integers(0, 3) | st.integers(0, 2**32 - 1), min_size=1, max_size=8)
+
+
+@given(st.lists(tokens, min_size=1, max_size=12))
+def test_equal_digests_are_equal_samples(samples):
+    """Whatever lies before a sample in its batch; a chance of 2**-64 is none here."""
+    found = digests_of(samples)
+    assert found == [digests_of([sample])[0] for sample in samples]
+    for one, digest in zip(samples, found, strict=True):
+        assert [digest == other for other in found] == [one == other for other in samples]
+
+
+@given(tokens, st.randoms(use_true_random=False))
+def test_a_permutation_has_another_digest(sample, random):
+    other = sample.copy()
+    random.shuffle(other)
+    one, two = digests_of([sample, other])
+    assert (one == two) == (sample == other)
 
 
 def test_first_trained_is_not_taken_from_a_later_sample(tmp_path):
