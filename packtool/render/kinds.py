@@ -152,6 +152,12 @@ def _chosen(kind: str, columns: Mapping[str, str], template: str, seen: Mapping[
     if len(fitting) == 1:
         return _settled(fitting[0], columns, seen)
     if not fitting:
+        if len(seen) > 1 and all(isinstance(value, Mapping) for value in seen.values()):
+            raise UsageError(
+                f"the columns are all objects: {names}",
+                hint="if these are records by their names, write them as a list or one a line; else name what to read, "
+                "for example `--kind text --columns text=body.text`",
+            )
         raise UsageError(
             f"what kind of data this is cannot be told from its columns: {names}",
             hint="name it and its columns, for example `--kind completion --columns prompt=question,completion=answer`",

@@ -1,16 +1,20 @@
 """Every chat file of the shared data through every real and built-in template: the text is transformers' own."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from chat_cases import SHARED_NAMES, SPECIAL, make, shared
+from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from packtool.errors import RecordError
 from packtool.render import choose_kind, make_renderer, read_template
-from packtool.render.chat import ChatTemplate
+from packtool.render.chat import UNPROTECTED_MARKS, ChatTemplate
 from packtool.sources import BlockSplitter, find_inputs, read_block
+from packtool.tokenizer import find_tokenizer, make_engine
 
 pytestmark = pytest.mark.shared
 
@@ -84,3 +88,43 @@ def test_text_equals_transformers_on_every_chat_file(name, monkeypatch):
     assert records == 1348
     assert refused == REFUSED.get(name, {})
     assert equal == 1348 - sum(refused.values())
+
+
+@pytest.mark.parametrize("tokenizer", SHARED_NAMES)
+def test_ids_equal_transformers_on_every_chat_file(tokenizer):
+    """With `--allow-special` for every record; else for those whose own text spells no protected token."""
+    folder = Path(os.environ["PACKTOOL_SHARED"]) / "tokenizers" / tokenizer
+    reference = AutoTokenizer.from_pretrained(folder)
+    source = find_tokenizer(str(folder))
+    added = [token.content for token in source.added_tokens]
+    records = spelled = 0
+    for name in [tokenizer, *BUILT_IN]:
+        text = source.chat_template if name == tokenizer else read_template(f"{name}.jinja")
+        template = make(text, name, added, source.special)
+        special = {token.content for token in source.added_tokens if token.special}
+        protected = (special | template.protected) - UNPROTECTED_MARKS
+        free = make_engine(source, protected=protected, allow_special=True)
+        guarded = make_engine(source, protected=protected)
+        for file in FILES:
+            found = list(values(file))[:100]
+            render = make_renderer("chat", choose_kind("auto", {}, "", found).columns, chat=template)
+            batch = []
+            for record in found:
+                with suppress(RecordError):
+                    batch.append(render(record))
+            if not batch:
+                continue
+            expected = [reference(one.text, add_special_tokens=False)["input_ids"] for one in batch]
+            for engine in (free, guarded):
+                result = engine.encode(batch)
+                parts = np.split(result.ids, np.cumsum(result.lengths)[:-1])
+                for one, ids, wanted, odd in zip(batch, parts, expected, result.lookalikes, strict=True):
+                    if engine is guarded and odd:
+                        spelled += 1
+                        continue
+                    assert ids.tolist() == wanted, (name, file, one.text[:200])
+                    records += 1
+    assert (records, spelled) == COUNTS[tokenizer]
+
+
+COUNTS = {"qwen3": (3922, 0), "deepseek_v3": (3922, 0)}
