@@ -14,8 +14,9 @@ from packtool.job import Settings
 NAMES = {
     "packtool": ["__version__", "open_dataset", "pack"],
     "packtool.plan": [
-        "OVERLONG", "STRATEGIES", "Items", "Layout", "Strategy", "limit_lengths", "lower_bound", "one_stream",
-        "random_order", "shuffle_packs", "take_packs",
+        "OVERLONG", "STRATEGIES", "Items", "Layout", "Strategy", "balance_batches", "fill_multiple", "limit_lengths",
+        "lower_bound", "one_stream", "packing_bound", "random_order", "shuffle_packs", "square_spread", "take_packs",
+        "variance_share",
     ],
     "packtool.torch": ["PackedDataset"],
     "packtool.masks": ["block_causal_mask", "cu_seqlens", "input_pos", "piece_ids"],
@@ -58,8 +59,8 @@ def test_the_names_of_the_design():
     from packtool.plan import STRATEGIES, Layout
 
     assert {"sample", "start", "length", "pack", "num_packs"} == {field.name for field in dataclasses.fields(Layout)}
-    assert set(STRATEGIES) == {"ffd", "greedy"}
-    assert list(inspect.signature(STRATEGIES["ffd"]).parameters) == ["lengths", "max_seq_len", "seed"]
+    assert set(STRATEGIES) == {"mixed", "ffd", "bfd", "shuffle", "greedy", "none"}
+    assert list(inspect.signature(STRATEGIES["ffd"]).parameters) == ["lengths", "max_seq_len", "seed", "max_samples"]
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Settings)}

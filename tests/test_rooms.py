@@ -114,8 +114,12 @@ def test_rooms_import_only_rooms_above_them():
 @pytest.mark.parametrize(
     ("file", "line", "words"),
     [
-        ("plan/ffd.py", "import packtool.read", "room plan imports packtool.read, which is below it"),
-        ("plan/ffd.py", "from packtool import storage", "room plan imports packtool.storage, which touches files"),
+        ("plan/decreasing.py", "import packtool.read", "room plan imports packtool.read, which is below it"),
+        (
+            "plan/decreasing.py",
+            "from packtool import storage",
+            "room plan imports packtool.storage, which touches files",
+        ),
         ("plan/greedy.py", "    from ..job import run", "room plan imports packtool.job, which is below it"),
         ("masks.py", "from pathlib import Path", "room masks imports pathlib, which touches files"),
         ("format/rules.py", "from packtool.store import Store", "room format imports packtool.store"),

@@ -107,12 +107,19 @@ Overlong = Annotated[
     str | None,
     typer.Option(help="Samples longer than a pack: truncate, drop, split, error; auto splits plain text only."),
 ]
-Strategy = Annotated[str | None, typer.Option(help="How packs are filled: ffd or greedy.")]
+Strategy = Annotated[str | None, typer.Option(help="How packs are filled: mixed, ffd, bfd, shuffle, greedy or none.")]
 SplitAcrossPacks = Annotated[
     bool | None,
     typer.Option(
         "--split-across-packs/--no-split-across-packs", help="With greedy: fill every pack, go on in the next."
     ),
+]
+MaxSamplesPerPack = Annotated[int | None, typer.Option(help="At most this many samples to a pack.")]
+PackMultiple = Annotated[
+    int | None, typer.Option(help="Make the number of packs a multiple of this, for ranks to share equally.")
+]
+BalanceBatch = Annotated[
+    int | None, typer.Option(help="Order packs so that every so many in a row cost attention about the same.")
 ]
 Shuffle = Annotated[bool | None, typer.Option(help="Shuffle the finished packs (never with greedy).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random choice.")]

@@ -38,6 +38,9 @@ def pack(
     overlong: options.Overlong = None,
     strategy: options.Strategy = None,
     split_across_packs: options.SplitAcrossPacks = None,
+    max_samples_per_pack: options.MaxSamplesPerPack = None,
+    pack_multiple: options.PackMultiple = None,
+    balance_batch: options.BalanceBatch = None,
     shuffle: options.Shuffle = None,
     seed: options.Seed = None,
     limit: options.Limit = None,
@@ -72,7 +75,9 @@ def pack(
         "turn_end": turn_end, "date": date, "eos": eos, "bos": bos,
         "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
         "train_template_text": train_template_text, "overlong": overlong,
-        "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle,
+        "strategy": strategy, "split_across_packs": split_across_packs,
+        "max_samples_per_pack": max_samples_per_pack, "pack_multiple": pack_multiple, "balance_batch": balance_batch,
+        "shuffle": shuffle,
         "seed": seed, "limit": limit, "max_packs": max_packs, "shard_size": shard_size,
         "format": format, "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict,
         "root": root, "overwrite": overwrite, "workers": workers,
@@ -93,12 +98,12 @@ def pack(
 
 def _text(summary: Summary) -> str:
     """The summary for people."""
-    over = summary.packs / summary.lower_bound - 1
+    over = summary.packs / summary.packing_bound - 1
     lines = [
         f"{summary.records:,} records -> {summary.samples:,} samples -> "
         f"{summary.packs:,} packs of {summary.max_seq_len:,}",
         f"  fill       {summary.fill:.2%} ({summary.tokens:,} tokens, {summary.padding:,} padding; "
-        f"{over:.2%} over the bound of {summary.lower_bound:,} packs)",
+        f"{over:.2%} over the bound of {summary.packing_bound:,} packs)",
     ]
     if summary.trained_share is not None and summary.targets_per_pack is not None:
         low, middle, high = summary.targets_per_pack
@@ -109,7 +114,7 @@ def _text(summary: Summary) -> str:
     lines.append(f"  by role    {_by_role(summary.roles)}")
     low_n, middle_n, mean_n, high_n = summary.samples_per_pack
     lines.append(f"  a pack     {low_n:,} / {middle_n:,.0f} / {high_n:,} samples (min / median / max)")
-    lines += _advice(mean_n)
+    lines += _advice(summary, mean_n)
     for reason, count in summary.reasons.items():
         outcome, name = reason.split("/")
         lost = summary.lost.get(name, 0)
@@ -154,11 +159,13 @@ _REASONS = {
 }
 
 
-def _advice(mean: float) -> list[str]:
-    """What packing does to batch size and steps; docs/concepts.md derives it."""
+def _advice(summary: Summary, mean: float) -> list[str]:
+    """What packing does to batches and steps; docs/concepts.md derives it."""
     if mean < 1.05:
         return []
     return [
+        f"  mixture    {summary.variance_share:.1%} of the variance of log length lies between packs "
+        f"(random order: about {summary.packs / summary.pieces:.1%})",
         f"  training   a pack has {mean:.1f} samples on average: divide the batch size by it to keep a step's tokens;",
         f"             at the old batch size an epoch has {mean:.1f} times fewer, larger steps",
     ]

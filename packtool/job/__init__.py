@@ -47,6 +47,9 @@ def pack(
     overlong: str = "auto",
     strategy: str = "ffd",
     split_across_packs: bool = False,
+    max_samples_per_pack: int | None = None,
+    pack_multiple: int | None = None,
+    balance_batch: int | None = None,
     shuffle: bool = True,
     seed: int = 0,
     limit: str | int = "",
@@ -86,8 +89,11 @@ def pack(
         train_on: `completion`, `all` (every token but each piece's first), or `last` (a chat's last assistant turn).
         train_template_text: `no` leaves untrained what a chat template adds to assistant turns of its own accord.
         overlong: `truncate`, `drop`, `split` or `error`; `auto` splits plain text and truncates the rest.
-        strategy: how packs are filled: `ffd` or `greedy`.
+        strategy: how packs are filled: `mixed`, `ffd`, `bfd`, `shuffle`, `greedy` or `none`.
         split_across_packs: with `greedy`, fill every pack and go on in the next.
+        max_samples_per_pack: at most this many samples to a pack.
+        pack_multiple: make the number of packs a multiple of this, by moving samples into further packs.
+        balance_batch: order the packs so that every so many in a row cost attention about the same.
         shuffle: put finished packs into an order drawn with `seed` (never with `greedy`).
         seed: of every random choice.
         limit: the first N records, or a share such as `5%`.
@@ -119,7 +125,9 @@ def pack(
         "template_args": template_args or {}, "turn_end": turn_end, "date": date, "eos": eos,
         "bos": bos, "pad_id": pad_id, "allow_special": allow_special, "train_on": train_on,
         "train_template_text": train_template_text, "overlong": overlong,
-        "strategy": strategy, "split_across_packs": split_across_packs, "shuffle": shuffle, "seed": seed,
+        "strategy": strategy, "split_across_packs": split_across_packs,
+        "max_samples_per_pack": max_samples_per_pack, "pack_multiple": pack_multiple, "balance_batch": balance_batch,
+        "shuffle": shuffle, "seed": seed,
         "limit": str(limit), "max_packs": max_packs, "shard_size": str(shard_size), "format": format,
         "compression": compression, "on_bad": on_bad, "max_lost": max_lost, "strict": strict, "root": fspath(root),
         "overwrite": overwrite, "workers": workers,

@@ -89,16 +89,16 @@ def make_ledger(rows: RecordRows, items: Items, layout: Layout, policy: str) -> 
         tokens=np.append(columns["tokens"], [0] * extra).astype(np.int64),
         lost=np.append(columns["lost"], [0] * extra).astype(np.int64),
         pieces=np.append(columns["pieces"], [0] * extra).astype(np.int64),
-        packs=layout.pack[order],
+        packs=layout.pack[order].astype(np.int64),
         starts=starts[order].astype(np.int32),
-        sample_starts=layout.start[order],
+        sample_starts=layout.start[order].astype(np.int64),
         lengths=layout.length[order].astype(np.int32),
         details=rows.details,
     )
 
 
 def _starts_in_pack(layout: Layout) -> NDArray[np.int64]:
-    begins = np.cumsum(layout.length) - layout.length
+    begins: NDArray[np.int64] = np.cumsum(layout.length, dtype=np.int64) - layout.length
     offsets = layout.pack_offsets()
     return begins - begins[offsets[:-1]][layout.pack] if len(begins) else begins
 

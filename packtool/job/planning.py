@@ -7,7 +7,17 @@ import numpy as np
 from packtool.errors import DataError
 from packtool.job.prepare import Prepared
 from packtool.job.reading import Read
-from packtool.plan import STRATEGIES, Items, Layout, limit_lengths, one_stream, shuffle_packs, take_packs
+from packtool.plan import (
+    STRATEGIES,
+    Items,
+    Layout,
+    balance_batches,
+    fill_multiple,
+    limit_lengths,
+    one_stream,
+    shuffle_packs,
+    take_packs,
+)
 from packtool.sources import place_name
 from packtool.store import SAMPLE
 
@@ -37,12 +47,16 @@ def plan_packs(prepared: Prepared, read: Read) -> tuple[Items, Layout]:
         layout = one_stream(lengths[kept], size)
         layout = dataclasses.replace(layout, sample=kept[layout.sample])
     else:
-        placed = STRATEGIES[settings.strategy](items.length, size, seed=settings.seed)
-        layout = dataclasses.replace(
-            placed, sample=items.sample[placed.sample], start=items.start[placed.sample] + placed.start
+        placed = STRATEGIES[settings.strategy](
+            items.length, size, seed=settings.seed, max_samples=settings.max_samples_per_pack
         )
-        if settings.shuffle and settings.strategy != "greedy":
-            layout = shuffle_packs(layout, settings.seed)
+        layout = dataclasses.replace(placed, sample=items.sample[placed.sample], start=items.start[placed.sample])
+    if settings.pack_multiple is not None:
+        layout = fill_multiple(layout, settings.pack_multiple)
+    if settings.balance_batch is not None:
+        layout = balance_batches(layout, settings.balance_batch, settings.seed)
+    elif settings.shuffle and settings.strategy != "greedy":
+        layout = shuffle_packs(layout, settings.seed)
     if settings.max_packs is not None and layout.num_packs > settings.max_packs:
         layout = take_packs(layout, np.arange(settings.max_packs, dtype=np.int64))
     if not layout.num_packs:

@@ -63,6 +63,9 @@ class Settings:
     overlong: str = "auto"
     strategy: str = "ffd"
     split_across_packs: bool = False
+    max_samples_per_pack: int | None = None
+    pack_multiple: int | None = None
+    balance_batch: int | None = None
     shuffle: bool = True
     seed: int = 0
     limit: str = ""
@@ -90,7 +93,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "compression": COMPRESSIONS,
     "on_bad": ON_BAD,
 }
-_LEAST: Mapping[str, int] = {"max_seq_len": 2, "seed": 0, "max_packs": 1, "workers": 1, "pad_id": 0}
+_LEAST: Mapping[str, int] = {
+    "max_seq_len": 2, "seed": 0, "max_packs": 1, "workers": 1, "pad_id": 0, "max_samples_per_pack": 1,
+    "pack_multiple": 1, "balance_batch": 2,
+}  # fmt: skip
 _MOST: Mapping[str, int] = {"max_seq_len": 2**26, "seed": 2**63 - 1, "pad_id": 2**31 - 1, "workers": 4096}
 _HINTS = get_type_hints(Settings)
 
@@ -221,6 +227,16 @@ def _check_together(settings: Settings, *, packs: bool) -> None:
         raise UsageError(
             "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
             hint="leave one of them out",
+        )
+    if settings.split_across_packs and settings.max_samples_per_pack is not None:
+        raise UsageError(
+            "`--split-across-packs` fills every pack, so `--max-samples-per-pack` cannot hold",
+        )
+    if settings.balance_batch is not None and settings.strategy == "greedy":
+        raise UsageError("`--balance-batch` reorders packs, and `--strategy greedy` keeps the order of the records")
+    if settings.max_packs is not None and settings.max_packs % (settings.pack_multiple or 1):
+        raise UsageError(
+            f"`--max-packs {settings.max_packs}` is no multiple of `--pack-multiple {settings.pack_multiple}`"
         )
     if settings.compression != "none" and settings.format != "parquet":
         raise UsageError(f"`--compression {settings.compression}` needs `--format parquet`, got `{settings.format}`")

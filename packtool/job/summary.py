@@ -10,7 +10,7 @@ from packtool.format import LedgerColumns, Manifest
 from packtool.job.ledger import by_outcome, lost_by_reason, reasons_of
 from packtool.job.prepare import Prepared
 from packtool.job.write import ShardDone
-from packtool.plan import Layout, lower_bound
+from packtool.plan import Layout, lower_bound, packing_bound, square_spread, variance_share
 
 __all__ = ["Summary", "summarize"]
 
@@ -25,13 +25,17 @@ class Summary:
         records: every input record; outcomes: by outcome; reasons: `outcome/reason` -> records.
         samples: samples with a piece in the dataset; pieces, packs: what they became.
         tokens: tokens packed; padding: slots without one; fill: tokens / slots.
-        lower_bound: ceil(tokens / max_seq_len).
+        lower_bound: ceil(tokens / max_seq_len); packing_bound: the bound of Martello and Toth, which counts with whole
+            pieces.
         trained: tokens with a label; trained_share: of the tokens packed. None after a dry run.
         roles: role -> [tokens, trained tokens], of the tokens made, before any cut.
         cut_targets: targets lost because a cut made them the first token of a piece. None after a dry run.
         packs_without_target: packs in which nothing is trained. None after a dry run.
         targets_per_pack: [min, median, max]. None after a dry run.
         samples_per_pack: [min, median, mean, max] pieces in a pack.
+        variance_share: part of the variance of log length that lies between packs; random order has about
+            packs / pieces.
+        squares_per_pack: [min, median, max] sum of squared piece lengths, which attention costs.
         lost: tokens made and not packed, by reason.
         warnings: text -> [how often, where first].
         size: bytes on disk, 0 after a dry run.
@@ -53,6 +57,7 @@ class Summary:
     padding: int
     fill: float
     lower_bound: int
+    packing_bound: int
     trained: int | None
     trained_share: float | None
     roles: dict[str, list[int]]
@@ -60,6 +65,8 @@ class Summary:
     packs_without_target: int | None
     targets_per_pack: list[int] | None
     samples_per_pack: list[float]
+    variance_share: float
+    squares_per_pack: list[int]
     lost: dict[str, int]
     warnings: dict[str, list[Any]]
     size: int
@@ -102,6 +109,7 @@ def summarize(
         padding=slots - tokens,
         fill=tokens / slots,
         lower_bound=lower_bound(layout.length, max_seq_len),
+        packing_bound=packing_bound(layout.length, max_seq_len, prepared.settings.max_samples_per_pack),
         trained=trained,
         trained_share=None if trained is None else trained / tokens,
         roles=roles,
@@ -114,6 +122,8 @@ def summarize(
             round(float(per_pack.mean()), 3),
             int(per_pack.max()),
         ],
+        variance_share=variance_share(layout.length, layout.pack),
+        squares_per_pack=list(square_spread(layout.length, layout.pack, layout.num_packs)),
         lost=lost_by_reason(ledger),
         warnings={text: [count, first] for text, (count, first) in sorted(warnings.items())},
         size=size,

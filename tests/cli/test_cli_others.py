@@ -308,9 +308,9 @@ def test_show_takes_the_options_of_pack(run):
     options = {name: {p.name for p in get_command(app).commands[name].params} for name in ("pack", "show")}
     assert options["show"] - options["pack"] == {"what", "pack", "take"}
     assert options["pack"] - options["show"] == {
-        "inputs", "out", "pad_id", "strategy", "split_across_packs", "shuffle", "seed", "limit", "max_packs",
-        "shard_size", "format", "compression", "on_bad", "max_lost", "strict", "root", "overwrite", "workers",
-        "dry_run", "quiet",
+        "inputs", "out", "pad_id", "strategy", "split_across_packs", "max_samples_per_pack", "pack_multiple",
+        "balance_batch", "shuffle", "seed", "limit", "max_packs", "shard_size", "format", "compression", "on_bad",
+        "max_lost", "strict", "root", "overwrite", "workers", "dry_run", "quiet",
     }  # fmt: skip
 
 
@@ -346,8 +346,12 @@ templates:
   mistral.jinja
   zephyr.jinja
 strategies:
+  mixed
   ffd
+  bfd
+  shuffle
   greedy
+  none
 kinds:
   text
   completion
@@ -361,7 +365,7 @@ configs:
   instruct.yaml
 """
     )
-    assert run("ls", "strategies").out == "ffd\ngreedy\n"
+    assert run("ls", "strategies").out == "mixed\nffd\nbfd\nshuffle\ngreedy\nnone\n"
     ran = run("ls", "models")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (

@@ -70,8 +70,9 @@ def test_dry_run(run, tmp_path):
 
 JSON_KEYS = {
     "content_sha256", "cut_targets", "fill", "kind", "lost", "lower_bound", "max_seq_len", "out", "outcomes", "packs",
-    "packs_without_target", "padding", "pieces", "reasons", "records", "roles", "samples", "samples_per_pack",
-    "seconds", "size", "targets_per_pack", "tokens", "trained", "trained_share", "warnings", "why",
+    "packing_bound", "packs_without_target", "padding", "pieces", "reasons", "records", "roles", "samples",
+    "samples_per_pack", "seconds", "size", "squares_per_pack", "targets_per_pack", "tokens", "trained",
+    "trained_share", "variance_share", "warnings", "why",
 }  # fmt: skip
 
 
@@ -89,6 +90,7 @@ def test_json(run, tmp_path):
     assert body.pop("size") == sum(path.stat().st_size for path in (tmp_path / "a.packed").rglob("*") if path.is_file())
     assert body == {
         "cut_targets": 1, "fill": 0.875, "kind": "text", "lost": {}, "lower_bound": 3, "max_seq_len": 8,
+        "packing_bound": 3, "squares_per_pack": [36, 49, 64], "variance_share": 1.0,
         "out": "[DIR]/a.packed", "outcomes": {"empty": 1, "packed": 2}, "packs": 3, "packs_without_target": 0,
         "padding": 3, "pieces": 3, "reasons": {"packed/split": 1}, "records": 3, "samples": 2,
         "roles": {"text": [21, 19]}, "samples_per_pack": [1, 1.0, 1.0, 1], "targets_per_pack": [5, 6, 7],
@@ -152,6 +154,7 @@ def test_advice_packs_without_target_and_warnings(run, tmp_path):
   trained    72.73% of the tokens; 8 / 8 / 8 targets a pack (min / median / max)
   by role    text 11 tokens, 72.73% trained
   a pack     3 / 3 / 3 samples (min / median / max)
+  mixture    0.0% of the variance of log length lies between packs (random order: about 33.3%)
   training   a pack has 3.0 samples on average: divide the batch size by it to keep a step's tokens;
              at the old batch size an epoch has 3.0 times fewer, larger steps
   warning    lone surrogates became U+FFFD: 1 records, first at a.jsonl, line 1
@@ -197,7 +200,7 @@ ERRORS = {
     "no file": (["none.jsonl", "--max-seq-len", 8], 2, "`none.jsonl`: no such file or folder", ""),
     "unknown flag value": (
         ["good.jsonl", "--max-seq-len", 8, "--strategy", "best"], 2,
-        "`strategy`: expected one of `ffd`, `greedy`, got `best`", "",
+        "`strategy`: expected one of `mixed`, `ffd`, `bfd`, `shuffle`, `greedy`, `none`, got `best`", "",
     ),
     "columns": (
         ["good.jsonl", "--max-seq-len", 8, "--columns", "text"], 2, "`--columns text`: expected field=column",

@@ -182,7 +182,10 @@ WRONG_REQUESTS = {
     "train_on": ({"train_on": "none"}, "`train_on`: expected one of `completion`, `all`, `last`, got `none`", ""),
     "overlong": ({"overlong": "wrap"}, "`overlong`: expected one of `auto`, `truncate`, `drop`, `split`, `error`, "
                                        "got `wrap`", ""),
-    "strategy": ({"strategy": "best"}, "`strategy`: expected one of `ffd`, `greedy`, got `best`", ""),
+    "strategy": (
+        {"strategy": "best"},
+        "`strategy`: expected one of `mixed`, `ffd`, `bfd`, `shuffle`, `greedy`, `none`, got `best`", "",
+    ),
     "format": ({"format": "csv"}, "`format`: expected one of `npy`, `parquet`, got `csv`", ""),
     "compression": ({"compression": "lz4"}, "`compression`: expected one of `none`, `zstd`, got `lz4`", ""),
     "on_bad": ({"on_bad": "stop"}, "`on_bad`: expected one of `error`, `skip`, got `stop`", ""),

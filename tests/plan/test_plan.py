@@ -1,156 +1,29 @@
-"""Plans against slow definitions: one sample and one pack at a time, in plain Python."""
+"""Orders, streams, policies and what is done to layouts, against slow definitions in plain Python."""
 
-import itertools
 import random
 
 import numpy as np
 import pytest
+from plan_helpers import (
+    ADVERSARIAL,
+    check_invariants,
+    layout_of,
+    naive_next_fit,
+    naive_one_stream,
+    packs_of,
+    random_cases,
+)
 
 from packtool.errors import UsageError
 from packtool.plan import (
     OVERLONG,
     STRATEGIES,
-    Layout,
     limit_lengths,
-    lower_bound,
     one_stream,
     random_order,
     shuffle_packs,
     take_packs,
 )
-
-
-def packs_of(layout):
-    """A layout as lists of (sample, start, length), pack by pack; fails where packs are out of order or missing."""
-    packs = [[] for _ in range(layout.num_packs)]
-    before = 0
-    for sample, start, length, pack in zip(
-        layout.sample.tolist(), layout.start.tolist(), layout.length.tolist(), layout.pack.tolist(), strict=True
-    ):
-        assert before <= pack < layout.num_packs
-        before = pack
-        packs[pack].append((sample, start, length))
-    assert all(packs), "a pack without pieces"
-    return packs
-
-
-def check_invariants(layout, lengths, max_seq_len, *, whole=True):
-    """Every token of every sample is in the layout once, and no pack is over-full."""
-    for array in (layout.sample, layout.start, layout.length, layout.pack):
-        assert array.dtype == np.int64
-        assert array.shape == layout.sample.shape
-    packs = packs_of(layout)
-    assert all(sum(length for _, _, length in pack) <= max_seq_len for pack in packs)
-    assert all(length >= 1 for pack in packs for _, _, length in pack)
-    tokens = sorted((sample, token) for pack in packs for sample, start, n in pack for token in range(start, start + n))
-    assert tokens == [(sample, token) for sample, n in enumerate(lengths) for token in range(n)]
-    if whole:
-        assert all((start, length) == (0, lengths[sample]) for pack in packs for sample, start, length in pack)
-    assert layout.num_packs >= lower_bound(lengths, max_seq_len)
-    return packs
-
-
-def naive_first_fit_decreasing(lengths, max_seq_len):
-    """The textbook: longest first, equal ones in order, each into the first pack that has room."""
-    packs = []
-    for sample in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        for pack in packs:
-            if sum(length for _, _, length in pack) + lengths[sample] <= max_seq_len:
-                pack.append((sample, 0, lengths[sample]))
-                break
-        else:
-            packs.append([(sample, 0, lengths[sample])])
-    return packs
-
-
-def naive_next_fit(lengths, max_seq_len):
-    packs = []
-    for sample, length in enumerate(lengths):
-        if not packs or sum(n for _, _, n in packs[-1]) + length > max_seq_len:
-            packs.append([])
-        packs[-1].append((sample, 0, length))
-    return packs
-
-
-def naive_one_stream(lengths, max_seq_len):
-    """Lay every token down by itself, then join neighbours of one sample in one pack."""
-    stream = [(sample, token) for sample, length in enumerate(lengths) for token in range(length)]
-    packs = []
-    for begin in range(0, len(stream), max_seq_len):
-        row = stream[begin : begin + max_seq_len]
-        packs.append([])
-        for sample, run in itertools.groupby(row, key=lambda item: item[0]):
-            tokens = [token for _, token in run]
-            packs[-1].append((sample, tokens[0], len(tokens)))
-    return packs
-
-
-def random_cases(seed, count):
-    """Lengths of many shapes: even, skewed, all alike, around halves and thirds (where first fit is at its worst)."""
-    rng = random.Random(seed)
-    for _ in range(count):
-        size = rng.choice([1, 2, 3, 7, 10, 16, 60, 100, 331])
-        number = rng.choice([1, 2, 5, 30, 120])
-        shape = rng.randrange(6)
-        if shape == 0:
-            lengths = [rng.randint(1, size) for _ in range(number)]
-        elif shape == 1:
-            lengths = [min(size, 1 + int(rng.expovariate(4 / size))) for _ in range(number)]
-        elif shape == 2:
-            lengths = [rng.choice([size, 1]) for _ in range(number)]
-        elif shape == 3:
-            near = [size // 2 + d for d in (-1, 0, 1)] + [size // 3 + d for d in (0, 1)] + [size // 6 + 1]
-            lengths = [min(size, max(1, rng.choice(near))) for _ in range(number)]
-        elif shape == 4:
-            lengths = [rng.randint(1, size)] * number
-        else:
-            lengths = sorted((rng.randint(1, size) for _ in range(number)), reverse=rng.random() < 0.5)
-        yield lengths, size
-
-
-ADVERSARIAL = [
-    ([], 5),
-    ([5], 5),
-    ([1] * 17, 4),
-    ([4, 4, 4, 3, 3, 3, 1, 1, 1], 4),
-    # Johnson's family: 11 OPT / 9. Six of each length but the last twelve.
-    ([51] * 6 + [27] * 6 + [26] * 6 + [23] * 12, 101),
-    # One run is split again and again: every length lands in the middle of a run of equal packs.
-    ([60] * 9 + [33] * 4 + [31] * 3 + [20] * 2 + [7] * 11 + [6] * 5 + [1] * 30, 100),
-    # Runs that became equal again must not change who comes first.
-    ([50, 50, 50, 30, 30, 20, 20, 20, 10, 10, 10, 10], 100),
-    (list(range(1, 41)), 41),
-    (list(range(40, 0, -1)), 53),
-]
-
-
-@pytest.mark.parametrize(("lengths", "size"), ADVERSARIAL)
-def test_ffd_is_exact_on_hard_cases(lengths, size):
-    layout = STRATEGIES["ffd"](np.array(lengths, np.int64), size)
-    assert check_invariants(layout, lengths, size) == naive_first_fit_decreasing(lengths, size)
-
-
-def test_ffd_is_exact_on_random_cases():
-    for lengths, size in random_cases(20240, 600):
-        layout = STRATEGIES["ffd"](np.array(lengths, np.int64), size)
-        assert check_invariants(layout, lengths, size) == naive_first_fit_decreasing(lengths, size), (lengths, size)
-
-
-def test_ffd_is_exact_on_every_tiny_case():
-    for size, number in ((4, 6), (5, 5), (7, 4)):
-        for lengths in itertools.product(range(1, size + 1), repeat=number):
-            layout = STRATEGIES["ffd"](np.array(lengths, np.int64), size)
-            assert packs_of(layout) == naive_first_fit_decreasing(lengths, size), (lengths, size)
-
-
-def test_ffd_by_hand():
-    layout = STRATEGIES["ffd"](np.array([5, 3, 4, 2]), 7)
-    assert layout.sample.tolist() == [0, 3, 2, 1]
-    assert layout.start.tolist() == [0, 0, 0, 0]
-    assert layout.length.tolist() == [5, 2, 4, 3]
-    assert layout.pack.tolist() == [0, 0, 1, 1]
-    assert layout.num_packs == 2
-    assert layout.pack_offsets().tolist() == [0, 2, 4]
 
 
 def test_greedy_by_hand():
@@ -166,8 +39,10 @@ def test_greedy_is_next_fit_on_hard_cases(lengths, size):
 
 def test_greedy_is_next_fit_and_keeps_order_on_random_cases():
     for lengths, size in random_cases(7, 400):
-        layout = STRATEGIES["greedy"](np.array(lengths, np.int64), size)
-        assert check_invariants(layout, lengths, size) == naive_next_fit(lengths, size), (lengths, size)
+        for limit in (None, 1, 3):
+            layout = STRATEGIES["greedy"](np.array(lengths, np.int64), size, max_samples=limit)
+            expected = naive_next_fit(lengths, size, limit)
+            assert check_invariants(layout, lengths, size) == expected, (lengths, size, limit)
         assert layout.sample.tolist() == list(range(len(lengths)))
 
 
@@ -213,7 +88,7 @@ def test_strategies_leave_their_argument_alone_and_repeat_themselves(name):
         ([3, 9, 0], 8, "sample 1 has 9 tokens, expected 1 to 8"),
         ([3, 0, 9], 8, "sample 1 has 0 tokens, expected 1 to 8"),
         ([-2], 8, "sample 0 has -2 tokens, expected 1 to 8"),
-        ([1], 0, "`max_seq_len` is 0, expected at least 1"),
+        ([1], 0, "`max_seq_len` is 0, expected 1 to 2147483647"),
     ],
 )
 def test_lengths_that_do_not_fit_are_named(name, lengths, size, message):
@@ -223,8 +98,18 @@ def test_lengths_that_do_not_fit_are_named(name, lengths, size, message):
     assert bool(caught.value.hint) == (size > 0)  # the remedy for samples; a wrong `size` needs none
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_limit_of_no_samples_is_refused(name):
+    with pytest.raises(UsageError, match="`max_samples` is 0, expected at least 1"):
+        STRATEGIES[name](np.array([1]), 4, max_samples=0)
+
+
+def test_none_is_one_sample_a_pack():
+    assert packs_of(STRATEGIES["none"](np.array([3, 1, 2]), 4)) == [[(0, 0, 3)], [(1, 0, 1)], [(2, 0, 2)]]
+
+
 def test_the_registry_cannot_be_changed():
-    assert list(STRATEGIES) == ["ffd", "greedy"]
+    assert list(STRATEGIES) == ["mixed", "ffd", "bfd", "shuffle", "greedy", "none"]
     with pytest.raises(TypeError):
         STRATEGIES["mine"] = None
 
@@ -288,17 +173,6 @@ def test_an_unknown_policy_is_named():
     )
 
 
-@pytest.mark.parametrize(
-    ("lengths", "bound"), [([], 0), ([1], 1), ([4], 1), ([4, 1], 2), ([3, 3, 3], 3), ([2, 2, 2, 2], 2)]
-)
-def test_lower_bound(lengths, bound):
-    assert lower_bound(lengths, 4) == bound
-
-
-def test_lower_bound_counts_in_64_bits():
-    assert lower_bound(np.full(3, 2**31 - 1, np.int32), 2) == -(-3 * (2**31 - 1) // 2)
-
-
 # ------------------------------------------------------------------------------------------------------- shuffling
 
 # numpy promises never to change the raw stream of PCG64; so these numbers, and the order they sort into, are pinned.
@@ -326,13 +200,6 @@ def test_seeds_give_different_orders():
     assert len({tuple(random_order(20, seed).tolist()) for seed in range(50)}) == 50
 
 
-def layout_of(packs):
-    """A Layout from lists of (sample, start, length)."""
-    pieces = [(*piece, number) for number, pack in enumerate(packs) for piece in pack]
-    columns = [np.array([piece[i] for piece in pieces], np.int64) for i in range(4)]
-    return Layout(*columns, num_packs=len(packs))
-
-
 PACKS = [[(0, 0, 3)], [(1, 0, 1), (2, 0, 1), (3, 5, 2)], [(4, 0, 2), (5, 0, 2)], [(6, 0, 1)], [(7, 2, 4), (8, 0, 1)]]
 
 
@@ -352,12 +219,3 @@ def test_take_packs_keeps_the_order_it_is_given():
 
 def test_pack_offsets():
     assert layout_of(PACKS).pack_offsets().tolist() == [0, 1, 4, 6, 7, 9]
-
-
-@pytest.mark.slow
-def test_ffd_is_exact_on_many_samples_with_few_lengths():
-    rng = random.Random(11)
-    for size in (64, 257):
-        lengths = [min(size, 1 + int(rng.expovariate(5 / size))) for _ in range(5000)]
-        layout = STRATEGIES["ffd"](np.array(lengths, np.int64), size)
-        assert packs_of(layout) == naive_first_fit_decreasing(lengths, size)
