@@ -168,9 +168,10 @@ class _Packs:
             items = live[self._half(len(live))]
             sums = self._sums(items)
             wanted = sums[receivers] + self.space[receivers]
-            receivers = receivers[sorted_places(wanted, self.size)]
+            rising = sorted_places(wanted, self.size)
+            receivers = receivers[rising]
             givers = dump[sorted_places(sums[dump], self.size)]
-            at = _matched(np.sort(wanted), sums[givers])
+            at = _matched(wanted[rising], sums[givers])
             low, high = receivers[at >= 0], givers[at[at >= 0]]
             gain = sums[high] - sums[low]
             self._exchange(items, low, high, gain, gain > 0)

@@ -132,9 +132,8 @@ def main() -> None:
         print(json.dumps(one_row(name, shape, int(samples), options.repeats)))
         return
     names = [*options.names, *(p for p, m in PEERS.items() if options.peers and importlib.util.find_spec(m))]
-    print(
-        f"{'samples':>10} {'shape':8} {'strategy':10} {'seconds':>8} {'packs':>9} {'over':>9} {'share':>7} {'B/sample':>8}"
-    )
+    heads = ("samples", 10), ("shape", -8), ("strategy", -10), ("seconds", 8), ("packs", 9), ("over", 9), ("share", 7)
+    print(" ".join(head.rjust(width) if width > 0 else head.ljust(-width) for head, width in (*heads, ("B/sample", 8))))
     for samples in options.samples:
         for shape in options.shapes:
             for name in names:
