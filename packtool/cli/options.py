@@ -12,6 +12,7 @@ from packtool.job import read_config
 
 __all__ = [
     "AllowSpecial",
+    "BalanceBatch",
     "Bos",
     "ChatTemplate",
     "Columns",
@@ -24,11 +25,13 @@ __all__ = [
     "Limit",
     "MaxLost",
     "MaxPacks",
+    "MaxSamplesPerPack",
     "MaxSeqLen",
     "OnBad",
     "Out",
     "Overlong",
     "Overwrite",
+    "PackMultiple",
     "PadId",
     "Root",
     "Seed",

@@ -45,7 +45,7 @@ def pack(
     train_on: str = "completion",
     train_template_text: str = "yes",
     overlong: str = "auto",
-    strategy: str = "ffd",
+    strategy: str = "mixed",
     split_across_packs: bool = False,
     max_samples_per_pack: int | None = None,
     pack_multiple: int | None = None,

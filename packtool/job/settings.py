@@ -61,7 +61,7 @@ class Settings:
     train_on: str = "completion"
     train_template_text: str = "yes"
     overlong: str = "auto"
-    strategy: str = "ffd"
+    strategy: str = "mixed"
     split_across_packs: bool = False
     max_samples_per_pack: int | None = None
     pack_multiple: int | None = None

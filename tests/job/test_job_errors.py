@@ -221,7 +221,7 @@ WRONG_REQUESTS = {
         "leave one of them out",
     ),
     "split needs greedy": (
-        {"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `ffd`",
+        {"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `mixed`",
         "only packs that keep the order can go on where the last one ended",
     ),
     "split and drop": (

@@ -23,7 +23,7 @@ def refused(values):
 def test_defaults():
     settings = settings_from(LEAST)
     assert settings == Settings(inputs=("a.jsonl",), max_seq_len=8)
-    assert (settings.kind, settings.overlong, settings.strategy, settings.format) == ("auto", "auto", "ffd", "npy")
+    assert (settings.kind, settings.overlong, settings.strategy, settings.format) == ("auto", "auto", "mixed", "npy")
     assert (settings.shuffle, settings.seed, settings.workers, settings.pad_id) == (True, 0, None, None)
 
 
@@ -38,11 +38,13 @@ def test_every_field_has_a_default_and_can_be_given():
         "format": "parquet", "compression": "zstd", "on_bad": "skip", "max_lost": "1%", "strict": True, "root": "r",
         "overwrite": True, "workers": 2,
     }  # fmt: skip
-    assert set(values) == {field.name for field in dataclasses.fields(Settings)}
-    plain = as_plain(settings_from(values))
-    assert plain == values
+    others = {"max_samples_per_pack": 4, "pack_multiple": 3, "balance_batch": 2}  # not with a stream
+    assert set(values) | set(others) == {field.name for field in dataclasses.fields(Settings)}
     defaults = as_plain(settings_from(LEAST))
-    assert [name for name in values if plain[name] == defaults[name]] == []
+    for given in (values, {**LEAST, "strategy": "bfd", **others}):
+        plain = as_plain(settings_from(given))
+        assert {name: plain[name] for name in given} == given | {"inputs": plain["inputs"]}
+        assert [name for name in set(given) - set(LEAST) if plain[name] == defaults[name]] == []
 
 
 def test_plain_settings_make_the_same_settings_again():
@@ -156,11 +158,23 @@ def test_all_faults_are_named_at_once():
             {"train_template_text": "no", "train_on": "all"},
             "`--train-on all` trains what the template wrote, and `--train-template-text no` does not",
         ),
-        ({"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `ffd`"),
+        ({"split_across_packs": True}, "`--split-across-packs` needs `--strategy greedy`, got `mixed`"),
         (
             {"split_across_packs": True, "strategy": "greedy", "overlong": "drop"},
             "`--split-across-packs` cuts every long sample, so `--overlong drop` cannot hold",
         ),
+        (
+            {"split_across_packs": True, "strategy": "greedy", "max_samples_per_pack": 3},
+            "`--split-across-packs` fills every pack, so `--max-samples-per-pack` cannot hold",
+        ),
+        (
+            {"balance_batch": 8, "strategy": "greedy"},
+            "`--balance-batch` reorders packs, and `--strategy greedy` keeps the order of the records",
+        ),
+        ({"max_packs": 9, "pack_multiple": 2}, "`--max-packs 9` is no multiple of `--pack-multiple 2`"),
+        ({"balance_batch": 1}, "`balance_batch`: expected at least 2, got 1"),
+        ({"pack_multiple": 0}, "`pack_multiple`: expected at least 1, got 0"),
+        ({"max_samples_per_pack": 0}, "`max_samples_per_pack`: expected at least 1, got 0"),
         ({"compression": "zstd"}, "`--compression zstd` needs `--format parquet`, got `npy`"),
         ({"seed": 2**63}, f"`seed`: expected at most {2**63 - 1}, got {2**63}"),
         ({"limit": "many"}, "`limit`: expected a number of records such as 1000 or a share such as 5%, got `many`"),
