@@ -15,7 +15,7 @@ COMMANDS = ("pack", "verify", "show", "ls", "cp")
 def dataset(run, tmp_path):
     """Two packs: a chat and a cut text's beginning would be other kinds; here texts, one of them split."""
     write_lines(tmp_path / "a.jsonl", [{"text": "hello"}, {"text": "wörld of"}, {"text": "é"}])
-    assert run("pack", "a.jsonl", "--max-seq-len", 8, "-q", "--no-shuffle").code == 0
+    assert run("pack", "a.jsonl", "--max-seq-len", 8, "-q", "--strategy", "ffd", "--no-shuffle").code == 0
     return tmp_path / "a.packed"
 
 
@@ -85,7 +85,9 @@ def test_verify(run, dataset):
 
 def test_verify_lists_packs_without_a_target(run, tmp_path):
     write_lines(tmp_path / "b.jsonl", [{"input_ids": list(range(8)), "loss_mask": [0] * 6 + [1, 1]}])
-    assert run("pack", "b.jsonl", "--max-seq-len", 4, "--overlong", "split", "--no-shuffle").code == 0
+    assert (
+        run("pack", "b.jsonl", "--max-seq-len", 4, "--overlong", "split", "--strategy", "ffd", "--no-shuffle").code == 0
+    )
     ran = run("verify", "b.packed")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -93,7 +95,9 @@ def test_verify_lists_packs_without_a_target(run, tmp_path):
         "ok: 2 packs, 1 records; files, packs, ledger and totals are as they should be\n"
     )
     write_lines(tmp_path / "c.jsonl", [{"input_ids": list(range(28)), "loss_mask": [0] * 26 + [1, 1]}])
-    assert run("pack", "c.jsonl", "--max-seq-len", 4, "--overlong", "split", "--no-shuffle").code == 0
+    assert (
+        run("pack", "c.jsonl", "--max-seq-len", 4, "--overlong", "split", "--strategy", "ffd", "--no-shuffle").code == 0
+    )
     assert run("verify", "c.packed").out.startswith("note: 6 packs hold no trained token: 0, 1, 2, 3, 4, ...\n")
 
 

@@ -15,7 +15,14 @@ PAIR = {"prompt": "0", "completion": "1"}
 
 
 def pack(folder, *names, **settings):
-    settings = {"max_seq_len": 64, "tokenizer": "bytes", "workers": 1, "columns": PAIR, **settings}
+    settings = {
+        "max_seq_len": 64,
+        "tokenizer": "bytes",
+        "workers": 1,
+        "strategy": "greedy",
+        "columns": PAIR,
+        **settings,
+    }
     summary = packtool.pack([folder / name for name in names], out=folder / "out", overwrite=True, **settings)
     return summary, samples(folder / "out")
 

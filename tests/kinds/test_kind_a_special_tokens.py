@@ -66,7 +66,7 @@ def test_eos_does_not_depend_on_what_the_tokenizer_adds(tmp_path):
 
 def test_every_two_documents_have_eos_between_them_and_padding_is_not_trained(tmp_path):
     """Elsewhere: EOS or BOS is the filler of the last row, not the end of each document, and the filler is trained."""
-    _, out = pack(tmp_path, [{"text": "ab"}, {"text": "c"}], max_seq_len=8)
+    _, out = pack(tmp_path, [{"text": "ab"}, {"text": "c"}], max_seq_len=8, strategy="greedy")
     assert rows(out) == [([97, 98, EOS, 99, EOS, PAD, PAD, PAD], [N, 98, EOS, N, EOS, N, N, N])]
 
 

@@ -434,7 +434,7 @@ def test_the_datasets_own_settings_make_it_again(run):
 def test_by_hand(tmp_path):
     """Three texts of 3, 2 and 5 tokens (EOS included) in packs of 6, first-fit-decreasing, not shuffled."""
     path, _ = write_records(tmp_path, [{"text": "ab"}, {"text": "c"}, {"text": "defg"}])
-    _, data = packed(path, tmp_path / "out", {"max_seq_len": 6, "shuffle": False})
+    _, data = packed(path, tmp_path / "out", {"max_seq_len": 6, "strategy": "ffd", "shuffle": False})
     a, b, c, d, e, f, g = b"abcdefg"
     assert [as_lists(data[i]) for i in range(len(data))] == [
         {

@@ -32,7 +32,7 @@ from packtool.storage import file_entries
 
 EOS, PAD = 258, 256
 TEXTS = ["abc", "de", "fghij", "klmnopqrstu", " "]
-KEYWORDS = {"max_seq_len": 8, "shuffle": False, "tokenizer": "bytes", "workers": 1}
+KEYWORDS = {"max_seq_len": 8, "strategy": "ffd", "shuffle": False, "tokenizer": "bytes", "workers": 1}
 
 
 @pytest.fixture(scope="module")
