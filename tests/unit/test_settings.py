@@ -103,7 +103,7 @@ CHOICES = {
     "train_on": "`completion`, `all`, `last`",
     "train_template_text": "`yes`, `no`",
     "overlong": "`auto`, `truncate`, `drop`, `split`, `error`",
-    "strategy": "`ffd`, `greedy`",
+    "strategy": "`mixed`, `ffd`, `bfd`, `shuffle`, `greedy`, `none`",
     "format": "`npy`, `parquet`",
     "compression": "`none`, `zstd`",
     "on_bad": "`error`, `skip`",
