@@ -87,7 +87,10 @@ def make_checks(
     ends: list[int | None] = [tokenizer.eos]
     for template in templates:
         if isinstance(template, ChatTemplate):
-            ends += map(engine.token_id, [template.turn_end] if template.turn_end else protected)
+            own = [engine.token_id(token) for token in ([template.turn_end] if template.turn_end else protected)]
+            if own == [None]:  # `--turn-end` names text of several tokens, or of none that is its own
+                return TokenChecks(start)
+            ends += own
     return TokenChecks(start, tuple(sorted({end for end in ends if end is not None})))
 
 

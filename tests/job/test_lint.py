@@ -20,6 +20,7 @@ from packtool.render.lint import (
     CUT,
     DOUBLED_BOS,
     DUPLICATE,
+    HEADER_TRAINED,
     LITERAL_CONTROL,
     MARKS_WITHOUT_END,
     NO_TRAINED_END,
@@ -159,6 +160,14 @@ def test_a_template_whose_turn_end_cannot_be_told_may_end_a_turn_with_any_contro
     bare = template.replace("<|pad|>", "")
     tiny_bpe(tmp_path / "tok", config={**TINY_CONFIG, "chat_template": bare})
     assert warned(tmp_path, [chat(U, A)], tokenizer=tmp_path / "tok") == {NO_TRAINED_END: (1, 1)}
+
+
+def test_a_turn_end_of_text_is_not_looked_for_among_ids(tmp_path):
+    """The last piece of text may be one of many tokens, so ids do not tell whether the turn ends."""
+    template = "{% for m in messages %}{{ m.role + ': ' + m.content + ' ###\\n' }}{% endfor %}"
+    tiny_bpe(tmp_path / "tok", config={**TINY_CONFIG, "chat_template": template})
+    found = warned(tmp_path, [chat(U, A)], tokenizer=tmp_path / "tok", turn_end=" ###")
+    assert found == {HEADER_TRAINED: (1, 1)}
 
 
 # ----------------------------------------------------------------------------------------------- what records spell out
