@@ -148,3 +148,34 @@ def test_only_the_last_answer_is_trained_where_that_is_asked_for(tmp_path):
     """Elsewhere: data whose earlier answers are context only cannot be said to be so."""
     ids, labels = packed(tmp_path, [{"messages": [ASK, SAY, ASK, SAY]}], train_on="last")[0]
     assert labels == [N] * (len(ids) - len(turn(b"assistant", b"a"))) + answer(b"a")
+
+
+def test_the_summary_shows_what_is_trained_of_whom(tmp_path):
+    """Elsewhere: a loader that trains the user's text runs for weeks, and no figure shows it."""
+    summary, _ = pack(tmp_path, [{"messages": talk(("user", "q"), ("assistant", "a"))}])
+    # <|im_start|>user\nq<|im_end|>\n is 9 tokens; <|im_start|>assistant\na<|im_end|>\n 14, of which a and <|im_end|>.
+    assert summary.roles == {"user": [9, 0], "assistant": [len(OPEN) + 3, 2]}
+
+
+def test_what_the_template_adds_of_its_own_accord_can_stay_untrained(tmp_path):
+    """Elsewhere: an empty think block, which the template puts into every answer, is supervised in every turn."""
+    source = LOOP % (
+        "<|im_start|>{{ m.role }}\n{{ '<think>\n\n</think>\n' if m.role == 'assistant' }}{{ m.content }}<|im_end|>\n",
+        "",
+    )
+    messages = talk(("user", "q"), ("assistant", "a"))
+    block = [*b"<think>\n\n</think>\n"]
+    before = [N] * len(turn(b"user", b"q"))
+    assert chat(tmp_path, source, messages)[0][1] == [*before, *answer([*block, 97])]
+    ids, labels = chat(tmp_path, source, messages, train_template_text="no")[0]
+    assert ids == [*turn(b"user", b"q"), *OPEN, *block, 97, END, 10]
+    assert labels == [*before, *[N] * len(OPEN + block), 97, END, N]
+
+
+def test_a_turn_end_that_is_text_can_be_named(tmp_path):
+    """Elsewhere: a template from before chat tokens is guessed at, or trains nothing."""
+    source = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
+    source += "{% if add_generation_prompt %}assistant:{% endif %}"
+    ids, labels = chat(tmp_path, source, talk(("user", "q\n"), ("assistant", "a\nb")), turn_end="\n")[0]
+    assert ids == [*b"user: q\n\nassistant: a\nb\n"]
+    assert labels == [N] * len(b"user: q\n\nassistant:") + [*b" a\nb\n"]

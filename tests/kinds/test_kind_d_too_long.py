@@ -84,3 +84,11 @@ def test_targets_that_cuts_cost_are_counted(tmp_path):
     assert rows(out) == [([*b"abc"], [N, 98, 99]), ([*b"def"], [N, 101, 102]), ([EOS], [N])]
     assert (summary.trained, summary.cut_targets, summary.packs_without_target) == (4, 2, 1)
     assert packtool.open_dataset(out)[2].tokens.tolist() == [EOS, PAD, PAD]
+
+
+def test_a_run_that_loses_more_than_it_may_fails(tmp_path):
+    """Elsewhere: most of the tokens are cut off, and the run ends well."""
+    records = [{"prompt": "ab", "completion": "cdef"}]  # 7 tokens with EOS, of which 4 are kept
+    with pytest.raises(DataError, match=r"3 of 7 tokens \(42.86%\): 3 were cut off .*data.jsonl, line 1"):
+        pack(tmp_path, records, max_seq_len=4, max_lost="42%")
+    assert pack(tmp_path, records, max_seq_len=4, max_lost="43%")[0].lost == {"truncated": 3}
