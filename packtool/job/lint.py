@@ -20,7 +20,8 @@ from packtool.job.ledger import RecordRows
 from packtool.job.settings import parse_max_lost
 from packtool.plan import Items
 from packtool.render.chat import ChatTemplate, ChatTemplates
-from packtool.render.lint import CUT, DOUBLED_BOS, LITERAL_CONTROL, NO_TRAINED_END, TURN_END_AS_EOS
+from packtool.render.lint import CUT, DOUBLED_BOS, LITERAL_CONTROL, NO_TRAINED_END, STRADDLED, TURN_END_AS_EOS
+from packtool.render.rendered import STRADDLES
 from packtool.sources import InputFile, place_name
 from packtool.store import BAD, EMPTY, SAMPLE
 from packtool.tokenizer import EncodedBatch, Tokenizer
@@ -50,6 +51,7 @@ class TokenChecks:
             return
         starts = (np.cumsum(batch.lengths) - batch.lengths)[full]
         yield LITERAL_CONTROL, np.flatnonzero(batch.lookalikes)
+        yield STRADDLED, full[np.bitwise_or.reduceat(batch.codes, starts) >= STRADDLES]
         if self.bos:
             twice = self.bos * 2
             doubled = batch.lengths[full] >= len(twice)

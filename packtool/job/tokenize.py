@@ -19,7 +19,7 @@ from packtool.job.lint import TokenChecks, make_checks
 from packtool.render import ChatTemplate, EmptyRecordError, Rendered, Renderer, Tokenized, make_renderer, parse_instruct
 from packtool.render.chat import TOOL_USE, ChatTemplates
 from packtool.render.lint import REPLACED
-from packtool.render.rendered import CODES, by_role, code_of
+from packtool.render.rendered import CODES, STRADDLES, by_role, code_of
 from packtool.sources import BadRecord, Block, Record, read_block
 from packtool.store import BAD, EMPTY, SAMPLE, SegmentInfo, SegmentWriter
 from packtool.tokenizer import EncodedBatch, Tokenizer, TokenizerSource, find_tokenizer, make_engine, make_tokenizer
@@ -297,5 +297,5 @@ class _Rows:
             if len(samples):
                 self._warn(text, self.places[self._rows[int(samples[0])]], len(samples))
         self._writer.append(encoded.ids, encoded.lengths[encoded.lengths > 0], encoded.trained)
-        self.codes += np.bincount(encoded.codes, minlength=CODES)
+        self.codes += np.bincount(encoded.codes & (STRADDLES - 1), minlength=CODES)
         self._batch, self._rows, self._characters = [], [], 0

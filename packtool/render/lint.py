@@ -25,6 +25,7 @@ __all__ = [
     "OUT_OF_TURN",
     "REPEATED",
     "REPLACED",
+    "STRADDLED",
     "SWITCHED_OFF",
     "SWITCHED_ON",
     "TURN_END_AS_EOS",
@@ -82,6 +83,8 @@ DOUBLED_BOS = "BOS stands twice at the start"
 """Text or ids that bring their own, in front of which another was put."""
 NO_TRAINED_END = "no trained token ends the sample"
 """Neither EOS nor the turn end is trained, so the model does not learn to stop."""
+STRADDLED = "a token straddles the start of what is trained, so it is not"
+"""It starts in the prompt or header, as ` yes` does after "A: "; it belongs to the side where it starts."""
 TURN_END_AS_EOS = "the EOS of plain text is the turn end of the chat template"
 """A model that is trained so on text chats badly."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CODES", "ROLES", "EmptyRecordError", "Rendered", "Span", "Tokenized", "by_role", "code_of"]
+__all__ = ["CODES", "ROLES", "STRADDLES", "EmptyRecordError", "Rendered", "Span", "Tokenized", "by_role", "code_of"]
 
 Span = tuple[int, int]
 
@@ -14,6 +14,8 @@ ROLES = (
 )  # fmt: skip
 """Whose a token can be; `template` is what nobody said. A token's code is twice the place in here, + 1 if trained."""
 CODES = 2 * len(ROLES)
+STRADDLES = 0x80
+"""Bit of a code: the token starts before a trained range and ends in it."""
 _CODE = {role: 2 * place for place, role in enumerate(ROLES)}
 
 

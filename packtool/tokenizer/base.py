@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from packtool.errors import UsageError
-from packtool.render.rendered import Rendered
+from packtool.render.rendered import STRADDLES, Rendered
 
 __all__ = ["AddedToken", "EncodedBatch", "Engine", "EngineBatch", "Tokenizer", "TokenizerSource", "mark"]
 
@@ -177,16 +177,23 @@ class Tokenizer:
         return self.engine.decode(ids)
 
 
-def mark(starts: NDArray[np.int64], changes: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The code of each token: the sum of the changes at or before its start.
+def mark(starts: NDArray[np.int64], stops: NDArray[np.int64], changes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The code of each token: the sum of the changes at or before its start, and STRADDLES if training starts in it.
 
-        starts  [0, 4, 9]      changes [[4, 1], [9, -1]]      ->  [0, 1, 0]
+        starts  [0, 4, 9]      stops [4, 9, 11]      changes [[4, 1], [9, -1]]      ->  [0, 1, 0]
+                                                     changes [[3, 1], [9, -1]]      ->  [STRADDLES, 1, 0]
 
     Args:
-        starts: [tokens] where each token starts.
-        changes: [changes, 2] place in the same coordinates, and by how much the code changes there; in any order.
+        starts: [tokens] where each token starts, in order.
+        stops: [tokens] where it ends.
+        changes: [changes, 2] place in the same coordinates, and by how much the code changes there; in any order. Only
+            where a trained range starts it is 1.
     """
     order = np.argsort(changes[:, 0], kind="stable")
     codes = np.append(0, np.cumsum(changes[order, 1])).astype(np.uint8)
     found: NDArray[np.uint8] = codes[np.searchsorted(changes[order, 0], starts, side="right")]
+    if len(starts):
+        trained = changes[changes[:, 1] == 1, 0]
+        at = np.maximum(np.searchsorted(starts, trained, side="right") - 1, 0)
+        found[at[(starts[at] < trained) & (stops[at] > trained)]] |= STRADDLES
     return found

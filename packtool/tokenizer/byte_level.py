@@ -51,7 +51,8 @@ class ByteEngine:
             parts.append(np.concatenate(ids))
             lengths.append(len(parts[-1]))
             changes = np.array(rendered.changes(), np.int64).reshape(-1, 2)
-            codes.append(mark(np.concatenate(starts), changes))
+            places = np.concatenate(starts)  # of characters: no token reaches into the next
+            codes.append(mark(places, places, changes))
         return EngineBatch(
             np.concatenate([np.zeros(0, np.uint32), *parts]),
             np.array(lengths, np.int64),

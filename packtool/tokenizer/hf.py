@@ -165,7 +165,7 @@ class HfEngine:
         starts = ends - sizes - np.repeat(before - (text_stops - text_bytes), lengths)
         joined = _joined(changes, [len(text) for text in texts])
         joined[:, 0] = characters[joined[:, 0]]
-        codes = mark(starts, joined)
+        codes = mark(starts, starts + sizes, joined)
         if wrong.any():
             samples = np.flatnonzero(wrong)
             again = self._with_offsets([texts[i] for i in samples.tolist()], [changes[i] for i in samples.tolist()])
@@ -177,11 +177,10 @@ class HfEngine:
         encodings = self._inner.encode_batch(texts, add_special_tokens=False)
         ids, lengths = _flat([encoding.ids for encoding in encodings])
         begins = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64) - [len(text) + 1 for text in texts]
-        starts = [
-            np.array([start for start, _ in e.offsets], np.int64) + b for e, b in zip(encodings, begins, strict=True)
-        ]
+        offsets = [np.array(e.offsets, np.int64).reshape(-1, 2) + b for e, b in zip(encodings, begins, strict=True)]
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *offsets])
         joined = _joined(changes, [len(text) + 1 for text in texts])
-        return ids, lengths, mark(np.concatenate(starts), joined) if starts else np.zeros(0, np.uint8)
+        return ids, lengths, mark(spans[:, 0], spans[:, 1], joined)
 
     def _private(self, rendered: Rendered, segments: list[Segment], broken: bool) -> tuple[str, list[tuple[int, int]]]:
         """The text with private strings for control tokens, and its changes of the code moved along."""

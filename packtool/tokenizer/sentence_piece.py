@@ -77,24 +77,27 @@ class SentencePieceEngine:
         encoded = iter(self._model.encode(texts, return_type="offset_mapping") if texts else [])
         ids: list[int] = []
         starts: list[int] = []
+        stops: list[int] = []
         lengths, changes, base = [], [], 0
         for rendered, (cut, _) in zip(batch, cuts, strict=True):
             before = len(ids)
-            for start, _, kind in cut:
+            for start, stop, kind in cut:
                 if kind >= 0:
                     ids.append(self._ids[self._cutter.tokens[kind]])
                     starts.append(base + start)
+                    stops.append(base + stop)
                 else:
                     piece = next(encoded)
                     ids += piece["ids"]
                     starts += [base + start + begin for begin, _ in piece["offsets"]]
+                    stops += [base + start + end for _, end in piece["offsets"]]
             lengths.append(len(ids) - before)
             changes += [(base + place, change) for place, change in rendered.changes()]
             base += len(rendered.text) + 1
         return EngineBatch(
             np.array(ids, np.uint32),
             np.array(lengths, np.int64),
-            mark(np.array(starts, np.int64), np.array(changes, np.int64).reshape(-1, 2)),
+            mark(np.array(starts, np.int64), np.array(stops, np.int64), np.array(changes, np.int64).reshape(-1, 2)),
             np.array([spelled for _, spelled in cuts], np.bool_),
         )
 

@@ -25,6 +25,7 @@ from packtool.render.lint import (
     MARKS_WITHOUT_END,
     NO_TRAINED_END,
     OUT_OF_TURN,
+    STRADDLED,
     TURN_END_AS_EOS,
     UNBALANCED_THOUGHT,
     lint_messages,
@@ -160,6 +161,24 @@ def test_a_template_whose_turn_end_cannot_be_told_may_end_a_turn_with_any_contro
     bare = template.replace("<|pad|>", "")
     tiny_bpe(tmp_path / "tok", config={**TINY_CONFIG, "chat_template": bare})
     assert warned(tmp_path, [chat(U, A)], tokenizer=tmp_path / "tok") == {NO_TRAINED_END: (1, 1)}
+
+
+def test_a_token_that_straddles_the_start_of_what_is_trained(tmp_path):
+    """ "A: " and "yes" give the token " yes", which starts in the prompt; so in engines with offsets of each kind."""
+    joined = {"prompt": "#", "completion": " the lazy dog"}
+    spaced = {"prompt": "# ", "completion": "the lazy dog"}
+    tiny_bpe(tmp_path / "fast", config=TINY_CONFIG)
+    tiny_bpe(tmp_path / "slow", config=TINY_CONFIG, normalizer="Lowercase")
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["# the lazy dog"] * 50), model_writer=model, vocab_size=24, model_type="bpe",
+        minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / "sp.model").write_bytes(model.getvalue())
+    for name in ("fast", "slow", "sp.model"):
+        assert warned(tmp_path, [joined, spaced], tokenizer=tmp_path / name).get(STRADDLED) == (1, 2), name
+        assert STRADDLED not in warned(tmp_path, [joined], tokenizer=tmp_path / name)
+    assert warned(tmp_path, [joined, spaced]).get(STRADDLED) is None  # bytes straddle nothing
 
 
 def test_a_turn_end_of_text_is_not_looked_for_among_ids(tmp_path):
