@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-COMMANDS = ("pack", "verify", "show", "ls", "cp")
+COMMANDS = ("pack", "plan", "verify", "show", "ls", "cp")
 
 
 def help_text(*arguments: str) -> str:

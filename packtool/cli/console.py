@@ -57,7 +57,7 @@ class Bars:
         if stage != self._stage:
             self.close()
             self._stage = stage
-            unit = "B" if stage == "tokenize" else " packs"
+            unit = " packs" if stage == "write" else "B"
             self._bar = tqdm(total=total, desc=stage, unit=unit, unit_scale=True, dynamic_ncols=True, leave=True)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)

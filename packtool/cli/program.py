@@ -13,6 +13,7 @@ from packtool.cli.console import say, say_error
 from packtool.cli.copy import cp
 from packtool.cli.listing import ls
 from packtool.cli.pack import pack
+from packtool.cli.plan import plan
 from packtool.cli.show import show
 from packtool.cli.verify import verify
 from packtool.errors import DataError, FormatError, PackError, UsageError
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (pack, verify, show, ls, cp):
+for command in (pack, plan, verify, show, ls, cp):
     app.command()(command)
 
 

@@ -4,18 +4,22 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from packtool.job.forecast import Choice, Forecast, forecast
 from packtool.job.preview import RecordView, preview
 from packtool.job.run import Notice, Progress, run
 from packtool.job.settings import Settings, as_plain, read_config, settings_from
 from packtool.job.summary import Summary
 
 __all__ = [
+    "Choice",
+    "Forecast",
     "Notice",
     "Progress",
     "RecordView",
     "Settings",
     "Summary",
     "as_plain",
+    "forecast",
     "pack",
     "preview",
     "read_config",

@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from packtool.job.reading import Read
 from packtool.job.write import ShardDone
 from packtool.plan import Layout, lower_bound
 from packtool.storage import file_entries, sha256_text, write_atomic
+from packtool.store import SegmentInfo
 from packtool.tokenizer import source_sha256
 from packtool.write import write_ledger
 
@@ -29,11 +31,11 @@ def _spelled(name: str) -> str:
     return f"./{name}" if name == "-" or name.startswith("~") else name
 
 
-def vocab_size(prepared: Prepared, read: Read) -> int:
+def vocab_size(prepared: Prepared, segments: Sequence[SegmentInfo]) -> int:
     """Largest id plus one: the tokenizer's, or what the ids themselves show."""
     if prepared.tokenizer_size is not None:
         return prepared.tokenizer_size
-    return 1 + max(prepared.pad, *(info.largest for info in read.segments))
+    return 1 + max(prepared.pad, *(info.largest for info in segments))
 
 
 def finish(
@@ -86,7 +88,7 @@ def finish(
         tokenizer=TokenizerEntry(
             kind="none" if source is None else source.kind,
             sha256="" if source is None else source_sha256(source),
-            size=vocab_size(prepared, read),
+            size=vocab_size(prepared, read.segments),
             bos=prepared.bos,
             eos=prepared.eos,
             pad=prepared.pad,

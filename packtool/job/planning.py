@@ -3,10 +3,12 @@
 import dataclasses
 
 import numpy as np
+from numpy.typing import NDArray
 
 from packtool.errors import DataError
 from packtool.job.prepare import Prepared
 from packtool.job.reading import Read
+from packtool.job.settings import Settings
 from packtool.plan import (
     STRATEGIES,
     Items,
@@ -21,7 +23,7 @@ from packtool.plan import (
 from packtool.sources import place_name
 from packtool.store import SAMPLE
 
-__all__ = ["plan_packs"]
+__all__ = ["lay_out", "plan_packs"]
 
 
 def plan_packs(prepared: Prepared, read: Read) -> tuple[Items, Layout]:
@@ -41,18 +43,7 @@ def plan_packs(prepared: Prepared, read: Read) -> tuple[Items, Layout]:
             f"the sample has {int(lengths[sample])} tokens, more than `max_seq_len` {size}",
             hint="choose what to do with such samples: `--overlong truncate`, `drop` or `split`",
         )
-    items = limit_lengths(lengths, read.first_trained, size, prepared.overlong)
-    if settings.split_across_packs:
-        kept = np.flatnonzero(~items.untrained)
-        layout = one_stream(lengths[kept], size)
-        layout = dataclasses.replace(layout, sample=kept[layout.sample])
-    else:
-        placed = STRATEGIES[settings.strategy](
-            items.length, size, seed=settings.seed, max_samples=settings.max_samples_per_pack
-        )
-        layout = dataclasses.replace(placed, sample=items.sample[placed.sample], start=items.start[placed.sample])
-    if settings.pack_multiple is not None:
-        layout = fill_multiple(layout, settings.pack_multiple)
+    items, layout = lay_out(settings, prepared.overlong, lengths, read.first_trained)
     if settings.balance_batch is not None:
         layout = balance_batches(layout, settings.balance_batch, settings.seed)
     elif settings.shuffle and settings.strategy != "greedy":
@@ -65,6 +56,33 @@ def plan_packs(prepared: Prepared, read: Read) -> tuple[Items, Layout]:
             f"nothing is left to pack: of {len(read.rows.place)} records, {reasons}",
             hint="`--overlong`, `--kind`, `--columns` and `--train-on` decide what is kept",
         )
+    return items, layout
+
+
+def lay_out(
+    settings: Settings, overlong: str, lengths: NDArray[np.int64], first_trained: NDArray[np.int64]
+) -> tuple[Items, Layout]:
+    """What is to be packed after the length policy, and its packs, in no order yet.
+
+    Args:
+        settings: of the run.
+        overlong: the policy, with `auto` settled.
+        lengths: [samples] tokens of each.
+        first_trained: [samples]; see packtool.plan.limit_lengths.
+    """
+    size = settings.max_seq_len
+    items = limit_lengths(lengths, first_trained, size, overlong)
+    if settings.split_across_packs:
+        kept = np.flatnonzero(~items.untrained)
+        layout = one_stream(lengths[kept], size)
+        layout = dataclasses.replace(layout, sample=kept[layout.sample])
+    else:
+        placed = STRATEGIES[settings.strategy](
+            items.length, size, seed=settings.seed, max_samples=settings.max_samples_per_pack
+        )
+        layout = dataclasses.replace(placed, sample=items.sample[placed.sample], start=items.start[placed.sample])
+    if settings.pack_multiple is not None:
+        layout = fill_multiple(layout, settings.pack_multiple)
     return items, layout
 
 

@@ -23,7 +23,7 @@ from packtool.render.lint import DUPLICATE
 from packtool.sources import BLOCK_BYTES, BlockSplitter, place_name
 from packtool.store import SAMPLE, SegmentInfo, read_segment_arrays
 
-__all__ = ["Progress", "Read", "make_splitters", "no_record", "tokenize_inputs"]
+__all__ = ["SKIP", "Progress", "Read", "make_splitters", "no_record", "tokenize_inputs"]
 
 # progress(stage, done, total): total is 0 where it is not known; called again with done == total at the end of a stage.
 Progress = Callable[[str, int, int], None]
@@ -94,7 +94,7 @@ def tokenize_inputs(prepared: Prepared, scratch: Path, workers: int, progress: P
         file = prepared.inputs[info.file]
         for row, place, message, hint in info.bad:
             if row < wanted and prepared.settings.on_bad == "error":
-                raise DataError(f"`{file.path}`, {place_name(file.container)} {place}: {message}", hint=hint or _SKIP)
+                raise DataError(f"`{file.path}`, {place_name(file.container)} {place}: {message}", hint=hint or SKIP)
         segments.append(info)
         keep.append(wanted)
         for text, (count, place) in info.warnings.items():
@@ -122,7 +122,7 @@ def no_record() -> DataError:
     )
 
 
-_SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
+SKIP = "mend the record, or pass over such records with `--on-bad skip`, which counts and lists them"
 
 
 def _collect(

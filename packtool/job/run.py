@@ -123,7 +123,7 @@ def _write(
     prepared: Prepared, read: Read, layout: Layout, scratch: Path, workers: int, progress: Progress
 ) -> list[ShardDone]:
     settings = prepared.settings
-    size = vocab_size(prepared, read)
+    size = vocab_size(prepared, read.segments)
     folder = scratch / "dataset"
     folder.mkdir()
     record = np.flatnonzero(read.rows.outcome == SAMPLE)

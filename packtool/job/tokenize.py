@@ -5,7 +5,7 @@ Batches are sized in characters, so memory does not depend on the block.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -29,12 +29,14 @@ __all__ = [
     "Pipeline",
     "TokenizeSpec",
     "block_records",
+    "draw_key",
     "encode",
     "make_chat",
     "make_pipeline",
     "render",
     "tokenize_block",
     "warnings_of",
+    "write_segment",
 ]
 
 # About 0.1 s of the reference encoder: long enough to be efficient, short enough to be interrupted within it.
@@ -175,16 +177,22 @@ def make_pipeline(spec: TokenizeSpec) -> Pipeline:
 
 def tokenize_block(task: BlockTask) -> SegmentInfo:
     """Read, render and tokenize one block into its segment."""
-    pipeline = make_pipeline(task.spec)
     writer = SegmentWriter(Path(task.store), task.block.file, task.block.number)
+    return write_segment(task.spec, writer, block_records(task.spec, task.block), limit=task.limit)
+
+
+def write_segment(
+    spec: TokenizeSpec, writer: SegmentWriter, records: Iterable[Record | BadRecord | None], *, limit: int = -1
+) -> SegmentInfo:
+    """Render and tokenize records into a segment, up to `limit` or the first bad one under `--on-bad error`."""
     try:
-        rows = _Rows(writer, pipeline)
-        for record in block_records(task.spec, task.block):
+        rows = _Rows(writer, make_pipeline(spec))
+        for record in records:
             if record is None:
                 rows.left_out += 1
                 continue
             rows.add(record)
-            if (rows.bad and task.spec.on_bad == "error") or len(rows.places) == task.limit:
+            if (rows.bad and spec.on_bad == "error") or len(rows.places) == limit:
                 break
         rows.flush()
         return writer.close(
@@ -200,9 +208,15 @@ def block_records(spec: TokenizeSpec, block: Block) -> Iterator[Record | BadReco
     """The block's records; None for those that the share leaves out."""
     if spec.share >= 1.0:
         return read_block(block, text_by=spec.text_by)
-    start = _mixed(spec.seed) ^ 3 * _mixed(block.file) ^ 5 * _mixed(block.number)
+    key = draw_key(spec.seed, block)
     limit = int(spec.share * 2**64)
-    return read_block(block, text_by=spec.text_by, keep=lambda index: _mixed(start + index) < limit)
+    return read_block(block, text_by=spec.text_by, keep=lambda index: key(index) < limit)
+
+
+def draw_key(seed: int, block: Block) -> Callable[[int], int]:
+    """A hash in 0..2**64 - 1 for each record of the block by its number in it; those below a bound are a draw."""
+    start = _mixed(seed) ^ 3 * _mixed(block.file) ^ 5 * _mixed(block.number)
+    return lambda index: _mixed(start + index)
 
 
 def _mixed(value: int) -> int:

@@ -8,7 +8,7 @@ from cli_helpers import write_lines
 
 import packtool
 
-COMMANDS = ("pack", "verify", "show", "ls", "cp")
+COMMANDS = ("pack", "plan", "verify", "show", "ls", "cp")
 
 
 @pytest.fixture
