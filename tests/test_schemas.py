@@ -26,7 +26,8 @@ from packtool.format import (
 )
 from packtool.format.rules import TOKENIZER_KINDS
 from packtool.inspect import Report
-from packtool.job import Summary
+from packtool.job import Choice, Forecast, Summary
+from packtool.plan import STRATEGIES
 from packtool.render import KINDS
 from packtool.render.rendered import ROLES
 
@@ -39,7 +40,7 @@ def errors(name, value):
 
 
 def test_the_schemas_are_there_and_are_schemas():
-    assert sorted(SCHEMAS) == ["manifest", "summary", "verify"]
+    assert sorted(SCHEMAS) == ["forecast", "manifest", "summary", "verify"]
     for name, schema in SCHEMAS.items():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -58,7 +59,7 @@ def objects(schema):
             yield from objects(value)
 
 
-@pytest.mark.parametrize("name", ["manifest", "summary", "verify"])
+@pytest.mark.parametrize("name", ["forecast", "manifest", "summary", "verify"])
 def test_every_object_is_closed(name):
     for schema in objects(SCHEMAS[name]):
         assert "additionalProperties" in schema
@@ -79,6 +80,9 @@ def test_keys_are_the_codes_keys():
         assert set(parts[name]["properties"]) == set(parts[name]["required"]) == fields(one), name
     assert set(SCHEMAS["summary"]["properties"]) == fields(Summary)
     assert set(SCHEMAS["verify"]["properties"]) == fields(Report)
+    forecast = SCHEMAS["forecast"]["properties"]
+    assert set(forecast) == fields(Forecast)
+    assert set(forecast["choices"]["items"]["properties"]) == fields(Choice)
 
 
 def test_words_are_the_codes_words():
@@ -93,6 +97,13 @@ def test_words_are_the_codes_words():
     assert set(summary["lost"]["properties"]) == set(REASONS) - {""}
     assert summary["kind"]["enum"] == list(KINDS)
     assert list(summary["roles"]["properties"]) == list(ROLES)
+    forecast = SCHEMAS["forecast"]["properties"]
+    choice = forecast["choices"]["items"]["properties"]
+    assert forecast["kind"]["enum"] == list(KINDS)
+    assert choice["strategy"]["enum"] == list(STRATEGIES)
+    assert set(choice["size"]["properties"]) == set(STORAGES)
+    assert choice["reasons"]["patternProperties"] == summary["reasons"]["patternProperties"]
+    assert set(choice["lost"]["properties"]) == set(REASONS) - {""}
 
 
 # --------------------------------------------------------------------------------------------------------- real outputs
@@ -233,6 +244,27 @@ def test_changed_manifests_are_refused_by_both(real):
             assert problems != ["manifest_sha256"] or what[0] == "manifest_sha256", what
     assert tried > 500
     assert refused_by_sum_only <= {"settings", "outcomes", "lost", "inputs", "tokenizer"}
+
+
+@pytest.mark.parametrize("way", [[], ["--batch", "2"], ["--sample", "3"], ["--overlong", "drop"]], ids=" ".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_forecasts_validate_and_changed_ones_do_not(tmp_path, kind, way):
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS[kind] * 4))
+    strategies = ",".join(STRATEGIES)
+    forecast = run_json(
+        "plan", path, "--max-seq-len", "32,512", "--strategy", strategies, "--json", "--quiet", "--workers", 1, *way
+    )
+    assert errors("forecast", forecast) == []
+    assert forecast["kind"] == kind
+    assert len(forecast["choices"]) == 2 * len(STRATEGIES)
+    for name in forecast:
+        assert errors("forecast", {key: value for key, value in forecast.items() if key != name})
+        assert errors("forecast", {**forecast, name: None})
+    for name in forecast["choices"][0]:
+        first = {key: value for key, value in forecast["choices"][0].items() if key != name}
+        assert errors("forecast", {**forecast, "choices": [first]})
+    assert errors("forecast", {**forecast, "unknown": 1})
 
 
 def test_changed_summaries_are_refused(real):

@@ -93,7 +93,7 @@ def plan(
 
 def _choices(values: Mapping[str, Any]) -> list[Settings]:
     """Settings for every length with every strategy."""
-    lengths = [_integer(item) for item in _listed(values, "max_seq_len")] or [None]
+    lengths = _listed(values, "max_seq_len") or [None]
     strategies = _listed(values, "strategy") or [None]
     return [
         settings_from({**values, "max_seq_len": length, "strategy": strategy})
@@ -106,16 +106,16 @@ def _listed(values: Mapping[str, Any], name: str) -> list[Any]:
     """A flag's values between its commas; a config file has one value, or a list."""
     value = values.get(name)
     items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
-    items = [item.strip() if isinstance(item, str) else item for item in items if item is not None]
+    items = [_integer(item.strip()) if isinstance(item, str) else item for item in items if item is not None]
     for place, item in enumerate(items):
         if item in items[:place]:
             raise UsageError(f"`{name}`: `{item}` is named twice")
     return items
 
 
-def _integer(item: Any) -> Any:
+def _integer(text: str) -> int | str:
     """A number that was typed; settings say what is wrong with anything else."""
-    return int(item) if isinstance(item, str) and item.isascii() and item.isdigit() else item
+    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _text(found: Forecast) -> str:
