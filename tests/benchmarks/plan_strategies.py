@@ -28,7 +28,7 @@ from packtool.plan import STRATEGIES, packing_bound, variance_share
 SIZE = 4096
 SHAPES = {"short": (100, 0.8), "medium": (300, 0.8), "hard": (1200, 0.7), "halves": (2000, 0.5)}
 PEERS = {"trl": "trl", "binpacking": "binpacking", "numba": "numba"}
-SLOW = {"trl": 300_000, "binpacking": 30_000, "shuffle": 3_000_000}  # the most samples that are worth the wait
+SLOW = {"trl": 3_000_000, "binpacking": 30_000, "shuffle": 3_000_000}  # the most samples that are worth the wait
 
 
 def lengths_of(shape: str, samples: int) -> np.ndarray:
@@ -37,8 +37,8 @@ def lengths_of(shape: str, samples: int) -> np.ndarray:
     return np.clip(np.rint(draws), 1, SIZE).astype(np.int32)
 
 
-def trl_packs(lengths: np.ndarray) -> tuple[float, np.ndarray]:
-    """Seconds, and the pack of each sample in the order in which they lie."""
+def trl_packs(lengths: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Seconds, and length and pack of each sample."""
     import datasets
     import pyarrow as pa
     from trl.data_utils import pack_dataset
@@ -50,21 +50,22 @@ def trl_packs(lengths: np.ndarray) -> tuple[float, np.ndarray]:
     began = time.perf_counter()
     packed = pack_dataset(data, SIZE, strategy="bfd", map_kwargs={"batch_size": None})
     seconds = time.perf_counter() - began
-    pieces = [len(row) for row in packed["seq_lengths"]]
-    return seconds, np.repeat(np.arange(len(pieces)), pieces)
+    rows = packed["seq_lengths"].combine_chunks()
+    return seconds, rows.flatten().to_numpy(), np.repeat(np.arange(len(rows)), np.diff(rows.offsets.to_numpy()))
 
 
-def binpacking_packs(lengths: np.ndarray) -> tuple[float, np.ndarray]:
+def binpacking_packs(lengths: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     import binpacking
 
     items = dict(enumerate(lengths.tolist()))
     began = time.perf_counter()
     bins = binpacking.to_constant_volume(items, SIZE)
     seconds = time.perf_counter() - began
-    return seconds, np.repeat(np.arange(len(bins)), [len(one) for one in bins])
+    placed = np.array([length for one in bins for length in one.values()])
+    return seconds, placed, np.repeat(np.arange(len(bins)), [len(one) for one in bins])
 
 
-def numba_packs(lengths: np.ndarray) -> tuple[float, np.ndarray]:
+def numba_packs(lengths: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """First fit in input order over a tree of the most space, as some trainers compile it."""
     import numba
 
@@ -91,7 +92,7 @@ def numba_packs(lengths: np.ndarray) -> tuple[float, np.ndarray]:
     first_fit(lengths[:10], SIZE)  # compile
     began = time.perf_counter()
     packs = first_fit(lengths, SIZE)
-    return time.perf_counter() - began, packs
+    return time.perf_counter() - began, lengths, packs
 
 
 def one_row(name: str, shape: str, samples: int, repeats: int) -> dict[str, Any]:
@@ -110,10 +111,9 @@ def one_row(name: str, shape: str, samples: int, repeats: int) -> dict[str, Any]
     else:
         run = {"trl": trl_packs, "binpacking": binpacking_packs, "numba": numba_packs}[name]
         results = [run(lengths) for _ in range(repeats)]
-        seconds = [one for one, _ in results]
-        pack = results[0][1]
-        packs, memory = int(pack.max()) + 1, float("nan")
-        share = variance_share(lengths, pack) if name == "numba" else float("nan")
+        seconds = [one for one, _, _ in results]
+        _, placed, pack = results[0]
+        packs, memory, share = int(pack.max()) + 1, float("nan"), variance_share(placed, pack)
     bound = packing_bound(lengths, SIZE)
     return {"seconds": min(seconds), "packs": packs, "bound": bound, "share": share, "memory": memory}
 
